@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The table of interceptions and its one installer.
+ *
+ * A hook is live only while somebody uses it, so that a loaded, unused module
+ * costs nothing and leaves the target to livepatch and tracers. kfs_hook_lock
+ * covers install, remove and the user count; it is a leaf but for ftrace's own
+ * locks, taken inside.
+ */
+#include <linux/ftrace.h>
+#include <linux/kernel.h>
+#include <linux/mutex.h>
+#include <linux/nospec.h>
+#include <linux/rcupdate.h>
+
+#include "hook.h"
+#include "kfs.h"
+#include "symbols.h"
+
+static DEFINE_MUTEX(kfs_hook_lock);
+
+static struct kfs_hook kfs_hooks[KFS_HOOK_COUNT] = {
+	[KFS_HOOK_HYPERCALL] = {
+		.name = "hypercall",
+		.target = "kvm:kvm_emulate_hypercall",
+		.tramp_fn = kfs_hypercall_tramp,
+		.selftest = kfs_hypercall_selftest,
+		.enabled = &kfs_param_hypercall,
+	},
+};
+
+static const u8 kfs_nop5[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
+#define KFS_CALL_OPCODE	0xe8
+#define KFS_SITE_SIZE	5
+
+static bool kfs_is_site(const u8 *p)
+{
+	return p[0] == KFS_CALL_OPCODE || !memcmp(p, kfs_nop5, KFS_SITE_SIZE);
+}
+
+/*
+ * The fentry site is the function's first instruction, or its second behind
+ * an ENDBR, which some kernels overwrite: look for the site, not for ENDBR.
+ */
+static unsigned long kfs_find_site(unsigned long addr)
+{
+	if (kfs_is_site((const u8 *)addr))
+		return addr;
+	if (kfs_is_site((const u8 *)addr + 4))
+		return addr + 4;
+	return 0;
+}
+
+/* What the site calls now, 0 when it is a NOP. */
+static unsigned long kfs_site_target(unsigned long ip)
+{
+	const u8 *p = (const u8 *)ip;
+	s32 rel;
+
+	if (READ_ONCE(*p) != KFS_CALL_OPCODE)
+		return 0;
+	memcpy(&rel, p + 1, sizeof(rel));
+	return ip + KFS_SITE_SIZE + rel;
+}
+
+#define kfs_hook_fail(hook, err, fmt, ...)				\
+({									\
+	snprintf((hook)->reason, sizeof((hook)->reason), fmt, ##__VA_ARGS__); \
+	(hook)->error = -(err);						\
+	-ENODEV;							\
+})
+
+static int kfs_hook_install(struct kfs_hook *hook)
+{
+	int err;
+
+	if (!READ_ONCE(*kfs_addr.ftrace_enabled))
+		return kfs_hook_fail(hook, -EPERM,
+				     "ftrace is off: sysctl kernel.ftrace_enabled=1");
+
+	err = kfs_compat_hook_install(hook);
+	if (err == -EBUSY)
+		return kfs_hook_fail(hook, err,
+				     "%s is taken by another direct user (BPF, tracer)",
+				     hook->target);
+	if (err)
+		return kfs_hook_fail(hook, err, "ftrace refused %s: error %d",
+				     hook->target, err);
+
+	/* A site that stayed a NOP would let every call of ours pass by. */
+	if (!kfs_site_target(hook->ip)) {
+		kfs_compat_hook_remove(hook);
+		return kfs_hook_fail(hook, -EIO, "%s was not patched",
+				     hook->target);
+	}
+	hook->reason[0] = 0;
+	hook->error = 0;
+	return 0;
+}
+
+static void kfs_hook_remove(struct kfs_hook *hook)
+{
+	int err = kfs_compat_hook_remove(hook);
+
+	/* Only a kernel whose ftrace has shut itself down does this. */
+	if (err)
+		pr_err("cannot remove the hook on %s (%d): keep the module loaded and reboot\n",
+		       hook->target, err);
+}
+
+int kfs_hook_get(enum kfs_hook_id id)
+{
+	struct kfs_hook *hook = &kfs_hooks[id];
+	int err = 0;
+
+	if (!*hook->enabled)
+		return -EOPNOTSUPP;
+	mutex_lock(&kfs_hook_lock);
+	if (!hook->users)
+		err = kfs_hook_install(hook);
+	if (!err)
+		hook->users++;
+	else
+		pr_warn_ratelimited("%s hook: %s\n", hook->name, hook->reason);
+	mutex_unlock(&kfs_hook_lock);
+	return err;
+}
+
+void kfs_hook_put(enum kfs_hook_id id)
+{
+	struct kfs_hook *hook = &kfs_hooks[id];
+
+	mutex_lock(&kfs_hook_lock);
+	if (!--hook->users)
+		kfs_hook_remove(hook);
+	mutex_unlock(&kfs_hook_lock);
+}
+
+/*
+ * The self-test calls the target with a made-up object, so it runs only where
+ * the patched bytes say that the target's body is out of reach. A site shared
+ * with another tracer goes through ftrace's dispatcher, and is believed.
+ */
+static int __init kfs_hook_prove(struct kfs_hook *hook)
+{
+	int err;
+
+	mutex_lock(&kfs_hook_lock);
+	err = kfs_hook_install(hook);
+	if (err)
+		goto out;
+	if (kfs_site_target(hook->ip) == hook->trampoline) {
+		err = hook->selftest();
+		if (err)
+			err = kfs_hook_fail(hook, err, "self-test on %s: %d",
+					    hook->target, err);
+	}
+	kfs_hook_remove(hook);
+out:
+	mutex_unlock(&kfs_hook_lock);
+	return err;
+}
+
+static int __init kfs_hook_init(struct kfs_hook *hook)
+{
+	unsigned long addr = kfs_symbol_lookup(hook->target);
+
+	if (!addr)
+		return kfs_hook_fail(hook, -ENOENT, "this kernel has no %s",
+				     hook->target);
+	hook->ip = kfs_find_site(addr);
+	if (!hook->ip)
+		return kfs_hook_fail(hook, -ENOENT,
+				     "%s cannot be traced on this kernel",
+				     hook->target);
+	hook->trampoline = (unsigned long)hook->tramp_fn;
+	return kfs_hook_prove(hook);
+}
+
+int __init kfs_hooks_init(void)
+{
+	int i, err;
+
+	for (i = 0; i < KFS_HOOK_COUNT; i++) {
+		struct kfs_hook *hook = &kfs_hooks[i];
+
+		if (!*hook->enabled)
+			continue;
+		err = kfs_hook_init(hook);
+		if (err) {
+			pr_err("%s hook: %s\n", hook->name, hook->reason);
+			return err;
+		}
+	}
+	return 0;
+}
+
+void kfs_hooks_exit(void)
+{
+	/*
+	 * Nobody holds a hook any more, but a task may have been preempted in a
+	 * trampoline, or in our code just before its last return. Neither
+	 * sleeps there, so a grace period of the tasks flavour sees them out.
+	 */
+	synchronize_rcu_tasks();
+}
+
+int kfs_hook_info(struct kfs_hook_info *info)
+{
+	struct kfs_hook *hook;
+	u32 i = info->index;
+
+	if (i >= KFS_HOOK_COUNT)
+		return -ENOENT;
+	hook = &kfs_hooks[array_index_nospec(i, KFS_HOOK_COUNT)];
+
+	mutex_lock(&kfs_hook_lock);
+	info->users = hook->users;
+	info->error = hook->error;
+	if (!*hook->enabled)
+		info->state = KFS_HOOK_DISABLED;
+	else if (hook->users)
+		info->state = KFS_HOOK_LIVE;
+	else if (hook->error)
+		info->state = KFS_HOOK_UNAVAILABLE;
+	else
+		info->state = KFS_HOOK_OFF;
+	strscpy(info->name, hook->name, sizeof(info->name));
+	strscpy(info->target, hook->target, sizeof(info->target));
+	strscpy(info->reason, hook->reason, sizeof(info->reason));
+	mutex_unlock(&kfs_hook_lock);
+	return 0;
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The per-VM object: find, attach, detach, limits. Its life is told in kfs.h.
+ *
+ * Locks: kfs_vms_lock (mutex) orders attach against attach and guards the list;
+ * it is taken before nothing of KVM's. kfs_hash_lock (spinlock) guards the hash
+ * against writers and is taken last, also from the mm's end. vm->lock guards
+ * policy and enable. Neither is ever taken by a call.
+ */
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/hashtable.h>
+#include <linux/module.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "hook.h"
+#include "kfs.h"
+#include "symbols.h"
+
+#define KFS_HASH_BITS	6
+
+static DEFINE_HASHTABLE(kfs_hash, KFS_HASH_BITS);
+static DEFINE_SPINLOCK(kfs_hash_lock);
+
+static DEFINE_MUTEX(kfs_vms_lock);
+static LIST_HEAD(kfs_vms);		/* by ascending id */
+static u64 kfs_next_id = 1;
+static struct workqueue_struct *kfs_wq;
+
+struct kfs_vm *kfs_vm_find(struct kvm *kvm)
+{
+	struct kfs_vm *vm;
+
+	hash_for_each_possible_rcu(kfs_hash, vm, hash, (unsigned long)kvm)
+		if (vm->kvm == kvm)
+			return vm;
+	return NULL;
+}
+
+static struct kfs_vcpu *kfs_vcpu_make(struct kfs_vm *vm, struct kvm_vcpu *vcpu)
+{
+	struct kfs_vcpu *kv = kzalloc(sizeof(*kv), GFP_KERNEL_ACCOUNT);
+
+	if (!kv) {
+		atomic64_inc(&vm->no_memory);
+		return NULL;
+	}
+	/* Fixed from the vCPU's creation on: it has an APIC of KVM's or not. */
+	kv->no_blocking = vcpu->arch.apic && !(vm->flags & KFS_BLOCKING);
+	/* Readers of statistics find it complete. */
+	smp_store_release(&vm->vcpus[vcpu->vcpu_idx], kv);
+	return kv;
+}
+
+/* Under vcpu->mutex, so there is one maker for each entry. */
+struct kfs_vcpu *kfs_vcpu_get(struct kfs_vm *vm, struct kvm_vcpu *vcpu)
+{
+	struct kfs_vcpu *kv = vm->vcpus[vcpu->vcpu_idx];
+
+	return likely(kv) ? kv : kfs_vcpu_make(vm, vcpu);
+}
+
+static void kfs_vm_free(struct kref *ref)
+{
+	struct kfs_vm *vm = container_of(ref, struct kfs_vm, ref);
+	unsigned int i;
+
+	if (vm->vcpus)
+		for (i = 0; i < KVM_MAX_VCPUS; i++)
+			kfree(vm->vcpus[i]);
+	kvfree(vm->vcpus);
+	kfs_policy_free(vm->policy);
+	percpu_ref_exit(&vm->calls);
+	put_pid(vm->tgid);
+	kfree(vm);
+}
+
+void kfs_vm_put(struct kfs_vm *vm)
+{
+	kref_put(&vm->ref, kfs_vm_free);
+}
+
+/* Last reference to `calls` gone: no call is in flight, none can start. */
+static void kfs_vm_drained(struct percpu_ref *calls)
+{
+	complete(&container_of(calls, struct kfs_vm, calls)->drained);
+}
+
+/*
+ * Ends the calls in flight. One that took its reference before the end but has
+ * not said yet who it is (kv->task) is missed by a round and met by the next.
+ */
+static void kfs_vm_interrupt(struct kfs_vm *vm)
+{
+	struct kfs_vcpu *kv;
+	unsigned int i;
+
+	for (i = 0; i < KVM_MAX_VCPUS; i++) {
+		struct task_struct *task;
+
+		kv = smp_load_acquire(&vm->vcpus[i]);
+		if (!kv)
+			continue;
+		/* Tasks are freed by RCU, and this one was alive in a call. */
+		rcu_read_lock();
+		task = READ_ONCE(kv->task);
+		if (task)
+			kfs_interrupt_task(task);
+		rcu_read_unlock();
+	}
+}
+
+/*
+ * The rest of a VM's end, where waiting is allowed: the control fd's last put
+ * can come from inside a guest's call, which must not wait for itself.
+ *
+ * Order: no call left, then the hook (others may keep it live), then what the
+ * calls relied on. The module reference goes last; module exit flushes this
+ * work before its text goes away.
+ */
+static void kfs_vm_end_work(struct work_struct *work)
+{
+	struct kfs_vm *vm = container_of(work, struct kfs_vm, end);
+
+	do {
+		kfs_vm_interrupt(vm);
+	} while (!wait_for_completion_timeout(&vm->drained, HZ / 10));
+
+	kfs_hook_put(KFS_HOOK_HYPERCALL);
+	mmu_notifier_unregister(&vm->mmu, vm->mm);
+	kvm_put_kvm(vm->kvm);
+	fput(vm->file);
+
+	mutex_lock(&kfs_vms_lock);
+	list_del(&vm->list);
+	mutex_unlock(&kfs_vms_lock);
+
+	kfs_vm_put(vm);
+	module_put(THIS_MODULE);
+}
+
+/* Once, by whoever comes first. Never waits. */
+void kfs_vm_end(struct kfs_vm *vm)
+{
+	if (test_and_set_bit(KFS_VM_BIT_DYING, &vm->bits))
+		return;
+	/* Out of the hash at once: the VM can be attached anew. */
+	spin_lock(&kfs_hash_lock);
+	hash_del_rcu(&vm->hash);
+	spin_unlock(&kfs_hash_lock);
+	percpu_ref_kill(&vm->calls);
+	queue_work(kfs_wq, &vm->end);
+}
+
+/* The mm's end with the control fd still open, in another process say. */
+static void kfs_mm_release(struct mmu_notifier *mn, struct mm_struct *mm)
+{
+	kfs_vm_end(container_of(mn, struct kfs_vm, mmu));
+}
+
+static const struct mmu_notifier_ops kfs_mmu_ops = {
+	.release = kfs_mm_release,
+};
+
+static struct file *kfs_vm_file(const struct kfs_attach_vm *req)
+{
+	struct file *file = fget(req->vm_fd);
+	struct kvm *kvm;
+	int err = -EINVAL;
+
+	if (!file)
+		return ERR_PTR(-EBADF);
+	if (!static_call(kfs_file_is_kvm)(file))
+		goto fail;
+	kvm = file->private_data;
+	err = -EIO;
+	if (kvm->mm != current->mm)
+		goto fail;
+	err = -EOPNOTSUPP;
+	if (kfs_compat_vm_protected(kvm))
+		goto fail;
+	return file;
+fail:
+	fput(file);
+	return ERR_PTR(err);
+}
+
+/* Under kfs_vms_lock. */
+static int kfs_vm_may_attach(struct kvm *kvm)
+{
+	unsigned int mine = 0;
+	struct kfs_vm *other;
+	bool attached;
+
+	rcu_read_lock();
+	attached = kfs_vm_find(kvm);
+	rcu_read_unlock();
+	if (attached)
+		return -EBUSY;
+	list_for_each_entry(other, &kfs_vms, list)
+		if (uid_eq(other->uid, current_uid()))
+			mine++;
+	return mine < kfs_param_max_vms ? 0 : -EDQUOT;
+}
+
+static struct kfs_vm *kfs_vm_make(const struct kfs_attach_vm *req,
+				  struct file *file)
+{
+	struct kfs_vm *vm = kzalloc(sizeof(*vm), GFP_KERNEL_ACCOUNT);
+
+	if (!vm)
+		return NULL;
+	kref_init(&vm->ref);
+	mutex_init(&vm->lock);
+	init_completion(&vm->drained);
+	INIT_WORK(&vm->end, kfs_vm_end_work);
+	vm->file = file;
+	vm->kvm = file->private_data;
+	vm->mm = current->mm;
+	vm->mmu.ops = &kfs_mmu_ops;
+	vm->flags = req->flags;
+	vm->mode = req->mode;
+	vm->uid = current_uid();
+	vm->tgid = get_pid(task_tgid(current));
+	get_task_comm(vm->comm, current->group_leader);
+
+	vm->vcpus = kvcalloc(KVM_MAX_VCPUS, sizeof(*vm->vcpus),
+			     GFP_KERNEL_ACCOUNT);
+	if (!vm->vcpus)
+		goto fail;
+	if (percpu_ref_init(&vm->calls, kfs_vm_drained, 0, GFP_KERNEL))
+		goto fail;
+	return vm;
+fail:
+	/* percpu_ref_exit() of a zeroed reference does nothing. */
+	kfs_vm_put(vm);
+	return NULL;
+}
+
+int kfs_vm_attach(const struct kfs_attach_vm *req)
+{
+	struct kfs_vm *vm;
+	struct file *file;
+	int err;
+
+	if (req->flags & ~KFS_ATTACH_FLAGS)
+		return -EINVAL;
+	if (req->mode == KFS_MODE_CONFINED)
+		return -EOPNOTSUPP;
+	if (req->mode != KFS_MODE_IDENTITY)
+		return -EINVAL;
+	if (!kfs_param_identity)
+		return -EOPNOTSUPP;
+
+	file = kfs_vm_file(req);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	err = -ENOMEM;
+	vm = kfs_vm_make(req, file);
+	if (!vm)
+		goto fail_file;
+	err = kfs_hook_get(KFS_HOOK_HYPERCALL);
+	if (err)
+		goto fail_vm;
+	err = mmu_notifier_register(&vm->mmu, vm->mm);
+	if (err)
+		goto fail_hook;
+
+	mutex_lock(&kfs_vms_lock);
+	err = kfs_vm_may_attach(vm->kvm);
+	if (err)
+		goto fail_locked;
+	kvm_get_kvm(vm->kvm);
+	__module_get(THIS_MODULE);
+	vm->id = kfs_next_id++;
+	list_add_tail(&vm->list, &kfs_vms);
+	spin_lock(&kfs_hash_lock);
+	hash_add_rcu(kfs_hash, &vm->hash, (unsigned long)vm->kvm);
+	spin_unlock(&kfs_hash_lock);
+	mutex_unlock(&kfs_vms_lock);
+
+	pr_info_ratelimited("identity attach: pid %d (%s), uid %u\n",
+			    task_tgid_nr(current), vm->comm,
+			    from_kuid(&init_user_ns, vm->uid));
+
+	/* The control file's own reference; from here the end is a kfs_vm_end. */
+	kref_get(&vm->ref);
+	err = kfs_control_fd(vm);
+	if (err < 0) {
+		kfs_vm_put(vm);
+		kfs_vm_end(vm);
+	}
+	return err;
+
+fail_locked:
+	mutex_unlock(&kfs_vms_lock);
+	/* Cannot have fired: this thread is inside the mm. */
+	mmu_notifier_unregister(&vm->mmu, vm->mm);
+fail_hook:
+	kfs_hook_put(KFS_HOOK_HYPERCALL);
+fail_vm:
+	kfs_vm_put(vm);
+fail_file:
+	fput(file);
+	return err;
+}
+
+/* The first VM with this id or above, referenced; NULL when there is none. */
+struct kfs_vm *kfs_vm_get_from(u64 id)
+{
+	struct kfs_vm *vm, *found = NULL;
+
+	mutex_lock(&kfs_vms_lock);
+	list_for_each_entry(vm, &kfs_vms, list)
+		if (vm->id >= id) {
+			kref_get(&vm->ref);
+			found = vm;
+			break;
+		}
+	mutex_unlock(&kfs_vms_lock);
+	return found;
+}
+
+unsigned int kfs_vm_count(void)
+{
+	unsigned int count = 0;
+	struct kfs_vm *vm;
+
+	mutex_lock(&kfs_vms_lock);
+	list_for_each_entry(vm, &kfs_vms, list)
+		count++;
+	mutex_unlock(&kfs_vms_lock);
+	return count;
+}
+
+int kfs_vm_set_policy(struct kfs_vm *vm, const struct kfs_set_policy *req)
+{
+	int err;
+
+	mutex_lock(&vm->lock);
+	err = kfs_policy_add(&vm->policy, req, vm->allowed,
+			     test_bit(KFS_VM_BIT_ENABLED, &vm->bits));
+	mutex_unlock(&vm->lock);
+	return err;
+}
+
+int kfs_vm_enable(struct kfs_vm *vm)
+{
+	int err = 0;
+
+	mutex_lock(&vm->lock);
+	if (!vm->policy) {
+		err = -EINVAL;
+	} else if (test_bit(KFS_VM_BIT_ENABLED, &vm->bits)) {
+		err = -EALREADY;
+	} else {
+		/* A call that sees the bit sees the whole policy. */
+		smp_mb__before_atomic();
+		set_bit(KFS_VM_BIT_ENABLED, &vm->bits);
+	}
+	mutex_unlock(&vm->lock);
+	return err;
+}
+
+int __init kfs_vms_init(void)
+{
+	/* Unbound: an end can wait for a call that cannot be interrupted. */
+	kfs_wq = alloc_workqueue("kvm_fastsys", WQ_UNBOUND, 0);
+	return kfs_wq ? 0 : -ENOMEM;
+}
+
+/*
+ * No VM object is left (each holds the module), but the last one's work may
+ * still be returning, and so may the RCU callback that drained it.
+ */
+void kfs_vms_exit(void)
+{
+	destroy_workqueue(kfs_wq);
+	rcu_barrier();
+}
