@@ -11,8 +11,8 @@
 #include <linux/module.h>
 #include <linux/uaccess.h>
 
-#include "hook.h"
 #include "kfs.h"
+#include "kvm_hooks.h"
 
 /* Structures grow: the size in an ioctl's number is not part of its name. */
 #define KFS_CMD(cmd)	((cmd) & ~(_IOC_SIZEMASK << _IOC_SIZESHIFT))

@@ -1,33 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The table of interceptions and its one installer.
+ * The one installer of interceptions; each module has its own table.
  *
  * A hook is live only while somebody uses it, so that a loaded, unused module
  * costs nothing and leaves the target to livepatch and tracers. kfs_hook_lock
  * covers install, remove and the user count; it is a leaf but for ftrace's own
  * locks, taken inside.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/ftrace.h>
 #include <linux/kernel.h>
 #include <linux/mutex.h>
 #include <linux/nospec.h>
 #include <linux/rcupdate.h>
+#include <linux/kvm_fastsys.h>
 
+#include "compat/hook.h"
 #include "hook.h"
-#include "kfs.h"
 #include "symbols.h"
 
 static DEFINE_MUTEX(kfs_hook_lock);
-
-static struct kfs_hook kfs_hooks[KFS_HOOK_COUNT] = {
-	[KFS_HOOK_HYPERCALL] = {
-		.name = "hypercall",
-		.target = "kvm:kvm_emulate_hypercall",
-		.tramp_fn = kfs_hypercall_tramp,
-		.selftest = kfs_hypercall_selftest,
-		.enabled = &kfs_param_hypercall,
-	},
-};
 
 static const u8 kfs_nop5[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 #define KFS_CALL_OPCODE	0xe8
@@ -74,7 +67,7 @@ static int kfs_hook_install(struct kfs_hook *hook)
 {
 	int err;
 
-	if (!READ_ONCE(*kfs_addr.ftrace_enabled))
+	if (!kfs_ftrace_is_on())
 		return kfs_hook_fail(hook, -EPERM,
 				     "ftrace is off: sysctl kernel.ftrace_enabled=1");
 
@@ -108,7 +101,7 @@ static void kfs_hook_remove(struct kfs_hook *hook)
 		       hook->target, err);
 }
 
-int kfs_hook_get(enum kfs_hook_id id)
+int kfs_hook_get(unsigned int id)
 {
 	struct kfs_hook *hook = &kfs_hooks[id];
 	int err = 0;
@@ -126,7 +119,7 @@ int kfs_hook_get(enum kfs_hook_id id)
 	return err;
 }
 
-void kfs_hook_put(enum kfs_hook_id id)
+void kfs_hook_put(unsigned int id)
 {
 	struct kfs_hook *hook = &kfs_hooks[id];
 
@@ -179,9 +172,10 @@ static int __init kfs_hook_init(struct kfs_hook *hook)
 
 int __init kfs_hooks_init(void)
 {
-	int i, err;
+	unsigned int i;
+	int err;
 
-	for (i = 0; i < KFS_HOOK_COUNT; i++) {
+	for (i = 0; i < kfs_hook_count; i++) {
 		struct kfs_hook *hook = &kfs_hooks[i];
 
 		if (!*hook->enabled)
@@ -210,9 +204,9 @@ int kfs_hook_info(struct kfs_hook_info *info)
 	struct kfs_hook *hook;
 	u32 i = info->index;
 
-	if (i >= KFS_HOOK_COUNT)
+	if (i >= kfs_hook_count)
 		return -ENOENT;
-	hook = &kfs_hooks[array_index_nospec(i, KFS_HOOK_COUNT)];
+	hook = &kfs_hooks[array_index_nospec(i, kfs_hook_count)];
 
 	mutex_lock(&kfs_hook_lock);
 	info->users = hook->users;

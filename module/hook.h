@@ -27,12 +27,11 @@ struct kfs_hook {
 	struct ftrace_ops ops;		/* compat: kernels that want one */
 };
 
-enum kfs_hook_id {
-	KFS_HOOK_HYPERCALL,
-	KFS_HOOK_COUNT
-};
-
 struct kfs_hook_info;
+
+/* The module's table. */
+extern struct kfs_hook kfs_hooks[];
+extern const unsigned int kfs_hook_count;
 
 /* Finds every target and proves each enabled hook once. Load fails on error. */
 int kfs_hooks_init(void);
@@ -40,8 +39,8 @@ int kfs_hooks_init(void);
 void kfs_hooks_exit(void);
 
 /* Live from the first get to the last put. 0 or -ENODEV with a reason kept. */
-int kfs_hook_get(enum kfs_hook_id id);
-void kfs_hook_put(enum kfs_hook_id id);
+int kfs_hook_get(unsigned int id);
+void kfs_hook_put(unsigned int id);
 
 int kfs_hook_info(struct kfs_hook_info *info);
 

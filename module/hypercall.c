@@ -17,7 +17,7 @@
 #include "entry.h"
 #include "kfs.h"
 #include "observers.h"
-#include "symbols.h"
+#include "kvm_symbols.h"
 #include "trace.h"
 
 static struct kvm_vcpu *kfs_selftest_vcpu;
@@ -355,7 +355,7 @@ int kfs_hypercall(struct kvm_vcpu *vcpu)
 	 */
 	rcu_read_lock();
 	vm = kfs_vm_find(vcpu->kvm);
-	if (unlikely(!vm || !percpu_ref_tryget_live(&vm->calls))) {
+	if (unlikely(!vm || !percpu_ref_tryget_live_rcu(&vm->calls))) {
 		rcu_read_unlock();
 		return kfs_unserved(vcpu);
 	}

@@ -5,7 +5,7 @@
 #include <linux/sched/signal.h>
 
 #include "kfs.h"
-#include "symbols.h"
+#include "kvm_symbols.h"
 
 /*
  * The task's interruptible wait ends and KVM_RUN returns EINTR; nothing is

@@ -4,8 +4,9 @@
  */
 #include <linux/module.h>
 
-#include "hook.h"
 #include "kfs.h"
+#include "kvm_hooks.h"
+#include "kvm_symbols.h"
 #include "symbols.h"
 
 bool kfs_param_hypercall = true;
@@ -24,7 +25,10 @@ static int __init kfs_init(void)
 {
 	int err;
 
-	err = kfs_symbols_resolve();
+	err = kfs_symbols_init();
+	if (err)
+		return err;
+	err = kfs_kvm_symbols_resolve();
 	if (err)
 		return err;
 	err = kfs_vms_init();

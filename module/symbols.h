@@ -1,69 +1,45 @@
 /* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The only place that finds kernel-internal functions, for every module here.
+ *
+ * A module keeps a table of what it needs, one row each: return type, our
+ * name, arguments, kallsyms name ("module:name" for a module's). A row becomes
+ * a static call kfs_<name>.
+ *
+ * Only direct calls reach these functions. A static call is patched into a
+ * plain CALL, so it needs no ENDBR at the target (sealed off for functions
+ * nobody calls by pointer), no kCFI hash and no retpoline. Never take the
+ * address of one of them to call it.
+ */
 #ifndef KFS_SYMBOLS_H
 #define KFS_SYMBOLS_H
 
-#include <linux/kvm_host.h>
-#include <linux/sched.h>
 #include <linux/static_call.h>
-
-#include "compat/compat.h"
-
-/*
- * Kernel functions that no export gives us, one row each: return type, our
- * name, arguments, kallsyms name. A row becomes a static call kfs_<name>.
- *
- * Only direct calls reach them. A static call is patched into a plain CALL, so
- * it needs no ENDBR at the target (sealed off for functions nobody calls by
- * pointer), no kCFI hash and no retpoline. Never take the address of one of
- * these to call it.
- *
- * The two kvm_x86_* rows point at KVM's own static call trampolines, which
- * live in kvm.ko: they follow when the vendor module is reloaded, a pointer to
- * the vendor's function would go stale.
- */
-#define KFS_SYMBOLS(row)						\
-	row(long, x64_sys_call,						\
-	    (const struct pt_regs *regs, unsigned int nr),		\
-	    "x64_sys_call")						\
-	row(int, wake_up_state,						\
-	    (struct task_struct *task, unsigned int state),		\
-	    "wake_up_state")						\
-	row(bool, file_is_kvm, (struct file *file), "kvm:file_is_kvm")	\
-	row(struct module *, module_address, (unsigned long addr),	\
-	    "__module_address")						\
-	row(int, emulate_hypercall, (struct kvm_vcpu *vcpu),		\
-	    "kvm:kvm_emulate_hypercall")				\
-	row(int, skip_instruction, (struct kvm_vcpu *vcpu),		\
-	    "kvm:kvm_skip_emulated_instruction")			\
-	row(unsigned long, get_linear_rip, (struct kvm_vcpu *vcpu),	\
-	    "kvm:kvm_get_linear_rip")					\
-	row(int, get_cpl, (struct kvm_vcpu *vcpu),			\
-	    "kvm:__SCT__kvm_x86_get_cpl")				\
-	row(void, get_cs_db_l_bits,					\
-	    (struct kvm_vcpu *vcpu, int *db, int *l),			\
-	    "kvm:__SCT__kvm_x86_get_cs_db_l_bits")			\
-	row(void, cache_reg, (struct kvm_vcpu *vcpu, enum kvm_reg reg),	\
-	    "kvm:__SCT__kvm_x86_cache_reg")
 
 #define KFS_DECLARE_SYMBOL(ret, name, args, kname)			\
 	typedef ret kfs_fn_##name args;					\
 	DECLARE_STATIC_CALL(kfs_##name, kfs_fn_##name);
-KFS_SYMBOLS(KFS_DECLARE_SYMBOL)
-#undef KFS_DECLARE_SYMBOL
 
-/* Addresses of data and of code we never call, only hand to KVM or hook. */
-struct kfs_addresses {
-	const int *ftrace_enabled;
-	int (*complete_hypercall)(struct kvm_vcpu *vcpu);
-	struct module *kvm;
-};
+#define KFS_DEFINE_SYMBOL(ret, name, args, kname)			\
+	DEFINE_STATIC_CALL_NULL(kfs_##name, kfs_fn_##name);
 
-extern struct kfs_addresses kfs_addr;
+/* In a function that returns an error and has `unsigned long addr`. */
+#define KFS_RESOLVE_SYMBOL(ret, name, args, kname)			\
+	addr = kfs_symbol_require(kname);				\
+	if (!addr)							\
+		return -ENOENT;						\
+	static_call_update(kfs_##name, (kfs_fn_##name *)addr);
 
-/* All of the above, or -ENOENT after a line that names what is missing. */
-int kfs_symbols_resolve(void);
+/* First, once: finds the kernel's own lookup. -ENOENT after a line. */
+int kfs_symbols_init(void);
 
-/* Address of any kernel symbol, 0 when there is none. After resolve only. */
+/* Address of any kernel symbol, 0 when there is none. */
 unsigned long kfs_symbol_lookup(const char *name);
+
+/* The same, with a line in the log that names what is missing. */
+unsigned long kfs_symbol_require(const char *name);
+
+/* sysctl kernel.ftrace_enabled as it is now. */
+bool kfs_ftrace_is_on(void);
 
 #endif

@@ -14,7 +14,7 @@
 #include <linux/module.h>
 
 #include "kfs.h"
-#include "symbols.h"
+#include "kvm_symbols.h"
 
 #define B true
 #define KFS_CALL(name, rule, flags, why)				\

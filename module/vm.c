@@ -15,9 +15,9 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "hook.h"
 #include "kfs.h"
-#include "symbols.h"
+#include "kvm_hooks.h"
+#include "kvm_symbols.h"
 
 #define KFS_HASH_BITS	6
 

@@ -10,11 +10,6 @@
 #include <linux/sched.h>
 #include <linux/version.h>
 
-/* ---- ftrace.c: a direct trampoline at a function's entry ---------------- */
-struct kfs_hook;
-int kfs_compat_hook_install(struct kfs_hook *hook);
-int kfs_compat_hook_remove(struct kfs_hook *hook);
-
 /* ---- Who watches the system calls of this thread ------------------------ */
 /*
  * All of syscall_work, entry and exit side: seccomp, ptrace, audit, syscall

@@ -5,9 +5,10 @@
  * address to an ftrace_ops of the caller's.
  */
 #include <linux/ftrace.h>
+#include <linux/version.h>
 
 #include "../hook.h"
-#include "compat.h"
+#include "hook.h"
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
 
