@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT OR LGPL-2.1 */
+/* What the subcommands of kvm-fastsys share. */
+#ifndef KFS_TOOL_H
+#define KFS_TOOL_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Exit statuses, as the manual page has them. */
+enum {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,	/* it did not work, or `check` says it would not */
+	EXIT_USAGE = 2,
+	EXIT_NO_MODULE = 3,	/* the module is not loaded */
+};
+
+#define MODULE_DIR "/sys/module/kvm_fastsys"
+
+int cmd_status(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
+
+/* argp_parse() with the options every subcommand has the same way. */
+void parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/* True when the file exists; its first line goes to buf, without the newline. */
+bool first_line(const char *path, char *buf, size_t len);
+
+/*
+ * Colours, empty when stdout is no terminal or NO_COLOR is set.
+ */
+enum colour { PLAIN, GOOD, BAD, FAINT };
+const char *colour(enum colour c);
+
+/* 1234567 as "1,234,567"; the buffers rotate, four can be in use at once. */
+const char *grouped(unsigned long long n);
+
+#endif /* KFS_TOOL_H */
