@@ -190,13 +190,14 @@ int kfs_policy_add(struct kfs_policy **head, const struct kfs_set_policy *req,
 		.filter = u64_to_user_ptr(req->filter),
 	};
 	struct kfs_policy *old = *head;
+	struct kfs_policy *below = stack ? old : NULL;
 	struct kfs_policy *policy;
 	unsigned int nr;
 	int err;
 
 	if (!req->count || req->count > BPF_MAXINSNS)
 		return -EINVAL;
-	if (stack && old->depth >= KFS_MAX_FILTERS)
+	if (below && below->depth >= KFS_MAX_FILTERS)
 		return -ENOSPC;
 
 	policy = kzalloc(sizeof(*policy), GFP_KERNEL_ACCOUNT);
@@ -212,8 +213,12 @@ int kfs_policy_add(struct kfs_policy **head, const struct kfs_set_policy *req,
 		kfree(policy);
 		return err;
 	}
-	policy->depth = stack ? old->depth + 1 : 1;
-	policy->prev = stack ? old : NULL;
+	/*
+	 * Judged by the pointer, not by `stack`: gcc 14 turned the latter into
+	 * a load through the pointer first and a mask after it.
+	 */
+	policy->depth = below ? below->depth + 1 : 1;
+	policy->prev = below;
 
 	if (!stack)
 		bitmap_fill(allowed, KFS_NR_LIMIT);
