@@ -21,12 +21,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <gvm.h>
 #include <kfs.h>
 
+#include "clock.h"
 #include "demo.h"
 #include "tool.h"
 
@@ -76,43 +76,6 @@ static void expect(bool right, const char *what)
 	all_well = false;
 }
 
-static __u64 now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
-	return (__u64)ts.tv_sec * 1000000000 + (__u64)ts.tv_nsec;
-}
-
-/*
- * In the emulated machine's counting mode an instruction takes a nanosecond,
- * whichever it is. Two loops of equal length, of instructions that differ much
- * on any real processor, agree on that only there.
- */
-static bool clock_counts(void)
-{
-	enum { LOOPS = 100000, BODY = 10 };
-	const __u64 instructions = (__u64)LOOPS * BODY;
-	__u64 t[3], n;
-
-	t[0] = now();
-	n = LOOPS;
-	__asm__ volatile("1: .rept 8; nop; .endr; dec %0; jnz 1b"
-			 : "+r"(n) : : "cc");
-	t[1] = now();
-	n = LOOPS;
-	__asm__ volatile("1: .rept 8; imul %%rax, %%rax; .endr; dec %0; jnz 1b"
-			 : "+r"(n) : : "rax", "cc");
-	t[2] = now();
-	for (int i = 0; i < 2; i++) {
-		__u64 took = t[i + 1] - t[i];
-
-		if (took < instructions || took > instructions * 105 / 100)
-			return false;
-	}
-	return true;
-}
-
 static void counters(struct tally *t)
 {
 	struct kfs_vm_stats s = { 0 };
@@ -125,7 +88,7 @@ static void counters(struct tally *t)
 		.denied = s.denied,
 		.interrupted = s.interrupted,
 		.doorbells = doorbells,
-		.ns = now(),
+		.ns = clock_ns(),
 	};
 }
 
@@ -521,12 +484,12 @@ static void step_unload(int fd, const char *module)
 
 static void natively(int fd)
 {
-	__u64 start = now();
+	__u64 start = clock_ns();
 
 	for (int i = 0; i < WRITES; i++)
 		if (syscall(SYS_write, fd, line16, sizeof(line16) - 1) < 0)
 			fail("write: %s", strerror(errno));
-	row(WRITES, "write, no VM at all", "by a process", now() - start);
+	row(WRITES, "write, no VM at all", "by a process", clock_ns() - start);
 }
 
 static void show_table(void)
