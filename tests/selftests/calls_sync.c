@@ -455,8 +455,9 @@ TEST_F(calls_sync, many_in_one_run)
 	}
 	ASSERT_EQ(0, tvm_run(&self->t, NULL))
 		TH_LOG("%s", gvm_strerror(&self->t.vm));
-	for (i = 0; i < 64; i++)
+	for (i = 0; i < 64; i++) {
 		EXPECT_EQ(i % 2 ? getpid() : -EBADF, list->call[i].ret);
+	}
 	ASSERT_EQ(0, kfs_stats(self->t.ctl, &st));
 	EXPECT_EQ(64, st.ran);
 	EXPECT_EQ(0, declined_sum(&st));

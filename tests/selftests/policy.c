@@ -121,18 +121,15 @@ TEST_F(policy, every_action)
 			RET(SECCOMP_RET_ALLOW),
 		};
 
+		tvm_destroy(&self->t);
+		ASSERT_EQ(0, tvm_create(&self->t, 0, TVM_NOT_ENABLED))
+			TH_LOG("%s", gvm_strerror(&self->t.vm));
 		ASSERT_EQ(0, kfs_policy(self->t.ctl, f, LEN(f)));
-		if (!i)
-			ASSERT_EQ(0, kfs_enable(self->t.ctl));
+		ASSERT_EQ(0, kfs_enable(self->t.ctl));
 		EXPECT_OUTCOME(actions[i].outcome, WANT_RET(i), SYS_getppid,
 			       NULL, actions[i].name);
 		EXPECT_OUTCOME(RUNS, getpid(), SYS_getpid, NULL,
 			       actions[i].name);
-		/* Enabled ones stack: the next needs a VM of its own. */
-		tvm_destroy(&self->t);
-		ASSERT_EQ(0, tvm_create(&self->t, 0, TVM_NOT_ENABLED))
-			TH_LOG("%s", gvm_strerror(&self->t.vm));
-		ASSERT_EQ(0, kfs_enable(self->t.ctl));
 	}
 }
 
@@ -141,9 +138,10 @@ TEST_F(policy, replaced_before_enable)
 {
 	unsigned int i;
 
-	for (i = 0; i < 40; i++)
+	for (i = 0; i < 40; i++) {
 		ASSERT_EQ(0, kfs_policy_ret(self->t.ctl, i % 2 ?
 			SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | EPERM));
+	}
 	ASSERT_EQ(0, kfs_policy_ret(self->t.ctl, SECCOMP_RET_KILL_PROCESS));
 	ASSERT_EQ(0, kfs_policy_ret(self->t.ctl, SECCOMP_RET_ALLOW));
 	ASSERT_EQ(0, kfs_enable(self->t.ctl));
@@ -346,10 +344,11 @@ TEST_F(policy, malformed)
 	};
 	unsigned int i;
 
-	for (i = 0; i < LEN(bad); i++)
+	for (i = 0; i < LEN(bad); i++) {
 		EXPECT_EQ(-EINVAL, kfs_policy(self->t.ctl, bad[i].f,
 					      bad[i].count))
 			TH_LOG("%s", bad[i].name);
+	}
 	EXPECT_EQ(-EFAULT, kfs_policy(self->t.ctl, (void *)0xfff, 1));
 	EXPECT_EQ(-EFAULT, kfs_policy(self->t.ctl,
 				      (void *)0xffffffff81000000ULL, 1));
@@ -366,8 +365,9 @@ TEST_F(policy, stack_has_a_limit)
 	ASSERT_EQ(0, kfs_info(self->t.dev, &info));
 	ASSERT_LT(0, info.max_filters);
 	ASSERT_EQ(0, kfs_enable(self->t.ctl));
-	for (i = 1; i < info.max_filters; i++)
+	for (i = 1; i < info.max_filters; i++) {
 		ASSERT_EQ(0, kfs_policy_ret(self->t.ctl, SECCOMP_RET_ALLOW));
+	}
 	EXPECT_EQ(-ENOSPC, kfs_policy_ret(self->t.ctl, SECCOMP_RET_ALLOW));
 	EXPECT_EQ(-ENOSPC, kfs_policy_ret(self->t.ctl, SECCOMP_RET_KILL));
 	EXPECT_OUTCOME(RUNS, getppid(), SYS_getppid, NULL, "full stack");

@@ -7,7 +7,7 @@
 #include "kfstest.h"
 #include "kselftest_harness.h"
 
-/* Order of the stores in guest_registers(). */
+/* Order of the stores in guest_all_registers(). */
 enum { RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13,
        R14, R15, RFLAGS, N_REGS };
 
@@ -27,12 +27,10 @@ struct reg_file {
 
 /* Static: the code below has no register left for a pointer. */
 struct reg_file regs;
-void guest_registers(void);
 
 #define AT(field, i)	"regs+%c[" field "]+8*" #i
 #define LOAD(name, i)	"mov " AT("in", i) ", %%" name "\n\t"
 #define STORE(name, i)	"mov %%" name ", " AT("out", i) "\n\t"
-#define XMM(op, a, b)	op " " a ", " b "\n\t"
 #define XLOAD(i, at)	"movdqu regs+%c[xin]+" #at ", %%xmm" #i "\n\t"
 #define XSTORE(i, at)	"movdqu %%xmm" #i ", regs+%c[xout]+" #at "\n\t"
 #define XALL(F)		F(0, 0) F(1, 16) F(2, 32) F(3, 48) F(4, 64) F(5, 80) \
@@ -132,9 +130,10 @@ static void fill(uint64_t flags)
 	ASSERT_EQ(0, tvm_run(&self->t, NULL))				\
 		TH_LOG("%s", gvm_strerror(&self->t.vm));		\
 	EXPECT_EQ((int64_t)(want), (int64_t)regs.out[RAX]);		\
-	for (i_ = RAX + 1; i_ < N_REGS; i_++)				\
+	for (i_ = RAX + 1; i_ < N_REGS; i_++) {				\
 		EXPECT_EQ(regs.in[i_], regs.out[i_])			\
 			TH_LOG("%s changed", reg_name[i_]);		\
+	}								\
 	EXPECT_EQ(0, memcmp(regs.xmm_in, regs.xmm_out,			\
 			    sizeof(regs.xmm_in)))			\
 		TH_LOG("vector registers changed");			\
