@@ -35,7 +35,8 @@ endif
 export KERNEL
 
 RUN = $(MACHINE)/run --kernel $(KERNEL)
-SUB = $(MAKE) --no-print-directory
+# What the compilers are told is shown with V=1 only.
+SUB = $(MAKE) --no-print-directory $(if $(V),,-s)
 
 all: ## module, library and tool (module for KERNEL, else the running kernel)
 	@$(SUB) module KERNEL=$(BUILD_KERNEL)
@@ -61,7 +62,7 @@ check: module programs ## every test; last line: N passed, N failed, N skipped
 	@$(MACHINE)/check
 
 bench: module programs ## instructions per call, to build/bench/
-	@$(MACHINE)/bench
+	@$(TOP)/tests/bench/run $(KERNEL)
 
 stress: module programs ## races: the parallel tests COUNT times (5)
 	@$(MACHINE)/check --suite selftests --modes parallel,single \
