@@ -30,33 +30,37 @@ static int kfs_finish(struct kvm_vcpu *vcpu, long result)
 	return static_call(kfs_skip_instruction)(vcpu);
 }
 
-static bool kfs_is_64bit(struct kvm_vcpu *vcpu)
+/*
+ * 64-bit code? Only CS tells, and asking the vendor module for it costs a
+ * hundred instructions on SVM. An instruction pointer above 32 bits tells as
+ * well: no other code has one. So guest kernels in the upper half are spared.
+ */
+static bool kfs_is_64bit(struct kfs_vcpu *kv, struct kvm_vcpu *vcpu)
 {
-	int db, l;
-
 	if (!(vcpu->arch.efer & EFER_LMA))
 		return false;
-	static_call(kfs_get_cs_db_l_bits)(vcpu, &db, &l);
-	return l;
+	if (likely(vcpu->arch.regs[VCPU_REGS_RIP] >> 32) &&
+	    (vcpu->arch.regs_avail & BIT(VCPU_REGS_RIP)))
+		return true;
+	static_call(kfs_get_cs_db_l_bits)(vcpu, &kv->cs_db, &kv->cs_l);
+	return kv->cs_l;
 }
 
 /*
  * Is this a hypercall that KVM itself would judge as a plain 64-bit ring 0
  * one? What is not stays KVM's: it answers as if we were not here.
  */
-static int kfs_context(const struct kfs_vm *vm, struct kvm_vcpu *vcpu)
+static int kfs_foreign(struct kfs_vcpu *kv, struct kvm_vcpu *vcpu)
 {
-	if (!test_bit(KFS_VM_BIT_ENABLED, &vm->bits))
-		return KFS_REASON_NOT_ENABLED;
-	if (vcpu->arch.hflags & HF_GUEST_MASK)
+	if (unlikely(vcpu->arch.hflags & HF_GUEST_MASK))
 		return KFS_REASON_NESTED;
-	if (vcpu->arch.guest_state_protected)
+	if (unlikely(vcpu->arch.guest_state_protected))
 		return KFS_REASON_PROTECTED;
-	if (kfs_compat_other_abi(vcpu))
+	if (unlikely(kfs_compat_other_abi(vcpu)))
 		return KFS_REASON_OTHER_ABI;
-	if (!kfs_is_64bit(vcpu))
+	if (unlikely(!kfs_is_64bit(kv, vcpu)))
 		return KFS_REASON_NOT_64BIT;
-	if (static_call(kfs_get_cpl)(vcpu))
+	if (unlikely(static_call(kfs_get_cpl)(vcpu)))
 		return KFS_REASON_CPL;
 	return -1;
 }
@@ -65,13 +69,16 @@ static int kfs_context(const struct kfs_vm *vm, struct kvm_vcpu *vcpu)
  * Leaves the call to the VMM, with KVM's own completion (no pointer into this
  * module stays in the vCPU), or tells the guest to take its slow path.
  */
-static int kfs_decline(const struct kfs_vm *vm, struct kfs_vcpu *kv,
-		       struct kvm_vcpu *vcpu, u64 nr,
-		       const struct pt_regs *regs, enum kfs_reason reason)
+static noinline int kfs_decline(const struct kfs_vm *vm, struct kfs_vcpu *kv,
+				struct kvm_vcpu *vcpu, u64 nr,
+				enum kfs_reason reason)
 {
+	const struct pt_regs *regs = &kv->regs;
 	struct kvm_run *run = vcpu->run;
 
 	kv->declined[reason]++;
+	if (nr < KFS_NR_LIMIT)
+		kv->rows[kfs_rows[array_index_nospec(nr, KFS_NR_LIMIT)].id].declined++;
 	trace_kfs_syscall_decline(vcpu->vcpu_id, nr, reason);
 
 	if (!(vm->flags & KFS_DEFER_EXIT) || nr > U32_MAX) {
@@ -140,15 +147,13 @@ static void kfs_save_restart(struct kfs_restart *rs, struct kvm_vcpu *vcpu,
  * The host call itself. kvm->srcu is released around it: the call may block,
  * and memory slot updates wait for every holder.
  */
-static long kfs_make_call(struct kfs_vcpu *kv, struct kvm_vcpu *vcpu,
-			  const struct pt_regs *regs, unsigned int nr)
+static __always_inline long kfs_make_call(struct kfs_vcpu *kv,
+					  struct kvm_vcpu *vcpu, unsigned int nr)
 {
 	long ret;
 
 	kvm_vcpu_srcu_read_unlock(vcpu);
-	WRITE_ONCE(kv->task, current);
-	ret = static_call(kfs_x64_sys_call)(regs, nr);
-	WRITE_ONCE(kv->task, NULL);
+	ret = static_call(kfs_x64_sys_call)(&kv->regs, nr);
 	kvm_vcpu_srcu_read_lock(vcpu);
 
 	kfs_compat_flush_l1d(vcpu);
@@ -158,22 +163,26 @@ static long kfs_make_call(struct kfs_vcpu *kv, struct kvm_vcpu *vcpu,
 /*
  * A call that came back with a restart code. -ERESTART_RESTARTBLOCK is one
  * whose time runs: what is left stands in the task's restart_block, where a
- * signal handler's own sleep would overwrite it, so it moves to the vCPU.
+ * signal handler's own sleep would overwrite it, so it moves to the vCPU, and
+ * the ioctl around us has nothing to restart.
  *
  * The guest stays on its hypercall only while a signal (or a kick) is pending,
  * which makes KVM_RUN return before the guest runs; a stray restart code would
  * otherwise spin for ever.
  */
-static int kfs_interrupted(const struct kfs_vm *vm, struct kfs_vcpu *kv,
-			   struct kvm_vcpu *vcpu, const struct pt_regs *regs,
-			   unsigned int nr, long ret)
+static noinline int kfs_interrupted(const struct kfs_vm *vm,
+				    struct kfs_vcpu *kv, struct kvm_vcpu *vcpu,
+				    unsigned int nr, long ret)
 {
+	bool timed = ret == -ERESTART_RESTARTBLOCK;
+	bool again = !(vm->flags & KFS_EINTR) && signal_pending(current);
+
 	kv->interrupted++;
-	if ((vm->flags & KFS_EINTR) || !signal_pending(current))
-		return kfs_finish(vcpu, -EINTR);
-	if (ret == -ERESTART_RESTARTBLOCK)
-		kfs_save_restart(&kv->restart, vcpu, nr, regs);
-	return 1;
+	if (timed && again)
+		kfs_save_restart(&kv->restart, vcpu, nr, &kv->regs);
+	if (timed)
+		current->restart_block.fn = kfs_addr.no_restart;
+	return again ? 1 : kfs_finish(vcpu, -EINTR);
 }
 
 static bool kfs_is_restart(long ret)
@@ -182,34 +191,39 @@ static bool kfs_is_restart(long ret)
 	       ret == -ERESTARTNOHAND || ret == -ERESTART_RESTARTBLOCK;
 }
 
-static int kfs_run_call(const struct kfs_vm *vm, struct kfs_vcpu *kv,
-			struct kvm_vcpu *vcpu, const struct pt_regs *regs,
-			unsigned int nr, unsigned int row)
+/* The number to run: the call's own, or the rest of the sleep it was. */
+static noinline unsigned int kfs_resume(struct kfs_vcpu *kv,
+					struct kvm_vcpu *vcpu, unsigned int nr)
 {
-	/* KVM_RUN around us has a restart_block too: hand it back as it was. */
-	long (*outer)(struct restart_block *) = current->restart_block.fn;
+	if (!kfs_is_resumed(&kv->restart, vcpu, nr, &kv->regs))
+		return nr;
+	current->restart_block = kv->restart.block;
+	kv->resumed++;
+	return __NR_restart_syscall;
+}
+
+static __always_inline int kfs_run_call(const struct kfs_vm *vm,
+					struct kfs_vcpu *kv,
+					struct kvm_vcpu *vcpu, unsigned int nr,
+					unsigned int row)
+{
 	unsigned int call = nr;
 	long ret;
 	int r;
 
-	if (unlikely(kv->restart.valid) &&
-	    kfs_is_resumed(&kv->restart, vcpu, nr, regs)) {
-		current->restart_block = kv->restart.block;
-		call = __NR_restart_syscall;
-		kv->resumed++;
-	}
+	if (unlikely(kv->restart.valid))
+		call = kfs_resume(kv, vcpu, nr);
 
-	trace_kfs_syscall_enter(vcpu->vcpu_id, nr, regs);
-	ret = kfs_make_call(kv, vcpu, regs, call);
+	trace_kfs_syscall_enter(vcpu->vcpu_id, nr, &kv->regs);
+	ret = kfs_make_call(kv, vcpu, call);
 	trace_kfs_syscall_exit(vcpu->vcpu_id, nr, ret);
 
 	if (unlikely(kfs_is_restart(ret))) {
-		r = kfs_interrupted(vm, kv, vcpu, regs, nr, ret);
+		r = kfs_interrupted(vm, kv, vcpu, nr, ret);
 	} else {
 		kv->rows[row].ran++;
 		r = kfs_finish(vcpu, ret);
 	}
-	current->restart_block.fn = outer;
 
 	/*
 	 * A call can eat the wake-up that came with a kick (task work run
@@ -222,79 +236,97 @@ static int kfs_run_call(const struct kfs_vm *vm, struct kfs_vcpu *kv,
 	return r;
 }
 
-static int kfs_syscall(struct kfs_vm *vm, struct kfs_vcpu *kv,
-		       struct kvm_vcpu *vcpu)
+/*
+ * The long way: whatever is not plainly allowed. Returns the call's row, or
+ * KFS_ROW_NONE with *r as the hypercall's outcome.
+ */
+static noinline unsigned int kfs_judge(struct kfs_vm *vm, struct kfs_vcpu *kv,
+				       struct kvm_vcpu *vcpu, u64 asked, int *r)
 {
-	const unsigned long *guest = vcpu->arch.regs;
-	u64 asked = guest[VCPU_REGS_RBX];
-	struct pt_regs regs = {
-		.di = guest[VCPU_REGS_RDI],
-		.si = guest[VCPU_REGS_RSI],
-		.dx = guest[VCPU_REGS_RDX],
-		.r10 = guest[VCPU_REGS_R10],
-		.r8 = guest[VCPU_REGS_R8],
-		.r9 = guest[VCPU_REGS_R9],
-		.orig_ax = asked,
-		.ax = -ENOSYS,
-		.cs = __USER_CS,
-	};
-	const struct kfs_row *row;
+	const struct kfs_row *row = NULL;
 	enum kfs_verdict verdict;
 	long answer;
-	unsigned int nr;
 
-	if (unlikely(asked >= KFS_NR_LIMIT)) {
-		/* Out of every table; the policy still has its say on 32 bits. */
-		if (asked > U32_MAX)
-			return kfs_decline(vm, kv, vcpu, asked, &regs,
-					   KFS_REASON_NUMBER);
-		verdict = kfs_policy_judge(vm->policy, asked, &regs, &answer);
-		if (verdict == KFS_ANSWER) {
-			kv->denied++;
-			return kfs_finish(vcpu, answer);
-		}
-		return kfs_decline(vm, kv, vcpu, asked, &regs,
-				   verdict == KFS_ALLOW ? KFS_REASON_NUMBER :
-				   KFS_REASON_POLICY);
+	if (!test_bit(KFS_VM_BIT_ENABLED, &vm->bits)) {
+		kv->declined[KFS_REASON_NOT_ENABLED]++;
+		trace_kfs_syscall_decline(vcpu->vcpu_id, asked,
+					  KFS_REASON_NOT_ENABLED);
+		*r = KFS_PASS;
+		return KFS_ROW_NONE;
 	}
-	nr = array_index_nospec(asked, KFS_NR_LIMIT);
-	row = &kfs_rows[nr];
+	/* A policy sees a number as the kernel does, in 32 bits. */
+	if (asked > U32_MAX) {
+		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_NUMBER);
+		return KFS_ROW_NONE;
+	}
+	if (asked < KFS_NR_LIMIT) {
+		asked = array_index_nospec(asked, KFS_NR_LIMIT);
+		row = &kfs_rows[asked];
+	}
 
-	if (unlikely(!test_bit(nr, vm->allowed))) {
-		verdict = kfs_policy_judge(smp_load_acquire(&vm->policy), nr,
-					   &regs, &answer);
-		if (verdict == KFS_ANSWER) {
-			kv->denied++;
+	verdict = KFS_ALLOW;
+	if (!row || !test_bit(asked, vm->allowed))
+		verdict = kfs_policy_judge(smp_load_acquire(&vm->policy), asked,
+					   &kv->regs, &answer);
+	if (verdict == KFS_ANSWER) {
+		kv->denied++;
+		if (row)
 			kv->rows[row->id].denied++;
-			return kfs_finish(vcpu, answer);
-		}
-		if (verdict == KFS_DECLINE) {
-			kv->rows[row->id].declined++;
-			return kfs_decline(vm, kv, vcpu, nr, &regs,
-					   KFS_REASON_POLICY);
-		}
+		*r = kfs_finish(vcpu, answer);
+	} else if (verdict == KFS_DECLINE) {
+		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_POLICY);
+	} else if (!row) {
+		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_NUMBER);
+	} else if (row->id == KFS_ROW_NONE) {
+		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_UNLISTED);
+	} else if (!kfs_arguments_ok(row->check, &kv->regs)) {
+		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_ARGUMENT);
+	} else {
+		return row->id;
+	}
+	return KFS_ROW_NONE;
+}
+
+static __always_inline int kfs_syscall(struct kfs_vm *vm, struct kfs_vcpu *kv,
+				       struct kvm_vcpu *vcpu)
+{
+	const unsigned long *guest = vcpu->arch.regs;
+	u64 nr = guest[VCPU_REGS_RBX];
+	struct pt_regs *regs = &kv->regs;
+	unsigned int row = KFS_ROW_NONE;
+	int r;
+
+	/* The rest of kv->regs stays zero: no listed call looks at it. */
+	regs->di = guest[VCPU_REGS_RDI];
+	regs->si = guest[VCPU_REGS_RSI];
+	regs->dx = guest[VCPU_REGS_RDX];
+	regs->r10 = guest[VCPU_REGS_R10];
+	regs->r8 = guest[VCPU_REGS_R8];
+	regs->r9 = guest[VCPU_REGS_R9];
+	regs->orig_ax = nr;
+
+	if (likely(nr < KFS_NR_LIMIT)) {
+		nr = array_index_nospec(nr, KFS_NR_LIMIT);
+		row = READ_ONCE(vm->plain[nr]);
+	}
+	if (unlikely(row == KFS_ROW_NONE)) {
+		row = kfs_judge(vm, kv, vcpu, nr, &r);
+		if (row == KFS_ROW_NONE)
+			return r;
+		nr = array_index_nospec(nr, KFS_NR_LIMIT);
 	}
 
-	if (unlikely(row->id == KFS_ROW_NONE))
-		return kfs_decline(vm, kv, vcpu, nr, &regs, KFS_REASON_UNLISTED);
-
-	kv->rows[row->id].declined++;	/* taken back when the call is made */
-	if (unlikely(row->check != KFS_CHECK_ANY) &&
-	    !kfs_arguments_ok(row->check, &regs))
-		return kfs_decline(vm, kv, vcpu, nr, &regs, KFS_REASON_ARGUMENT);
-	if (unlikely(kv->no_blocking) && row->blocks)
-		return kfs_decline(vm, kv, vcpu, nr, &regs, KFS_REASON_BLOCKING);
+	if (unlikely(kv->no_blocking) && kfs_rows[nr].blocks)
+		return kfs_decline(vm, kv, vcpu, nr, KFS_REASON_BLOCKING);
 	if (unlikely(in_compat_syscall()))
-		return kfs_decline(vm, kv, vcpu, nr, &regs,
-				   KFS_REASON_COMPAT_TASK);
+		return kfs_decline(vm, kv, vcpu, nr, KFS_REASON_COMPAT_TASK);
 	if (unlikely(kfs_watched()))
-		return kfs_decline(vm, kv, vcpu, nr, &regs, KFS_REASON_OBSERVER);
-	if (unlikely(kfs_compat_dirty_logging(vcpu->kvm, &kv->log)))
-		return kfs_decline(vm, kv, vcpu, nr, &regs,
-				   KFS_REASON_DIRTY_LOG);
-	kv->rows[row->id].declined--;
+		return kfs_decline(vm, kv, vcpu, nr, KFS_REASON_OBSERVER);
+	if (unlikely(kv->dirty_ring) ||
+	    unlikely(kfs_compat_dirty_logging(vcpu->kvm, &kv->log)))
+		return kfs_decline(vm, kv, vcpu, nr, KFS_REASON_DIRTY_LOG);
 
-	return kfs_run_call(vm, kv, vcpu, &regs, nr, row->id);
+	return kfs_run_call(vm, kv, vcpu, nr, row);
 }
 
 static u64 kfs_probe_value(const struct kfs_vm *vm)
@@ -310,29 +342,28 @@ static u64 kfs_probe_value(const struct kfs_vm *vm)
 	return value;
 }
 
-static int kfs_serve(struct kfs_vm *vm, struct kvm_vcpu *vcpu)
+static noinline int kfs_probe(struct kfs_vm *vm, struct kfs_vcpu *kv,
+			      struct kvm_vcpu *vcpu)
 {
-	struct kfs_vcpu *kv = kfs_vcpu_get(vm, vcpu);
-	int reason;
-
-	if (unlikely(!kv))
-		return KFS_PASS;
-	reason = kfs_context(vm, vcpu);
-	if (unlikely(reason >= 0)) {
-		kv->declined[reason]++;
-		trace_kfs_syscall_decline(vcpu->vcpu_id,
-					  vcpu->arch.regs[VCPU_REGS_RBX],
-					  reason);
+	if (!test_bit(KFS_VM_BIT_ENABLED, &vm->bits)) {
+		kv->declined[KFS_REASON_NOT_ENABLED]++;
 		return KFS_PASS;
 	}
-	if (vcpu->arch.regs[VCPU_REGS_RAX] == KFS_HC_PROBE) {
-		kv->probes++;
-		return kfs_finish(vcpu, kfs_probe_value(vm));
-	}
-	return kfs_syscall(vm, kv, vcpu);
+	kv->probes++;
+	return kfs_finish(vcpu, kfs_probe_value(vm));
 }
 
-static int kfs_unserved(struct kvm_vcpu *vcpu)
+static noinline int kfs_leave_to_kvm(struct kfs_vcpu *kv,
+				     struct kvm_vcpu *vcpu, int reason)
+{
+	kv->declined[reason]++;
+	trace_kfs_syscall_decline(vcpu->vcpu_id,
+				  vcpu->arch.regs[VCPU_REGS_RBX], reason);
+	return KFS_PASS;
+}
+
+/* The VM is not attached, or the module proves its hook. */
+static noinline int kfs_unserved(struct kvm_vcpu *vcpu)
 {
 	if (unlikely(vcpu == READ_ONCE(kfs_selftest_vcpu))) {
 		kfs_selftest_fired = true;
@@ -345,26 +376,27 @@ static int kfs_unserved(struct kvm_vcpu *vcpu)
 /* From the trampoline only. */
 int kfs_hypercall(struct kvm_vcpu *vcpu)
 {
+	struct kfs_vcpu *kv;
 	struct kfs_vm *vm;
 	int r;
 
-	/*
-	 * The reference is taken inside the RCU section in which the VM was
-	 * found; kfs_vm_end() kills it after taking the VM out of the hash, and
-	 * a killed reference waits for such sections.
-	 */
-	rcu_read_lock();
-	vm = kfs_vm_find(vcpu->kvm);
-	if (unlikely(!vm || !percpu_ref_tryget_live_rcu(&vm->calls))) {
-		rcu_read_unlock();
-		return kfs_unserved(vcpu);
+	kv = kfs_call_enter(vcpu, &vm);
+	if (unlikely(!kv)) {
+		kv = vm ? kfs_vcpu_make(vcpu, &vm) : NULL;
+		if (!kv)
+			return kfs_unserved(vcpu);
 	}
-	rcu_read_unlock();
 
-	r = kfs_serve(vm, vcpu);
+	r = kfs_foreign(kv, vcpu);
+	if (unlikely(r >= 0))
+		r = kfs_leave_to_kvm(kv, vcpu, r);
+	else if (likely(vcpu->arch.regs[VCPU_REGS_RAX] == KFS_HC_SYSCALL))
+		r = kfs_syscall(vm, kv, vcpu);
+	else
+		r = kfs_probe(vm, kv, vcpu);
 
 	/* From here nothing keeps this text but the end of this function. */
-	percpu_ref_put(&vm->calls);
+	kfs_call_leave(kv);
 	return r;
 }
 

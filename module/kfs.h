@@ -9,13 +9,13 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/atomic.h>
-#include <linux/completion.h>
+#include <linux/hash.h>
 #include <linux/kref.h>
 #include <linux/kvm_host.h>
 #include <linux/list.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
-#include <linux/percpu-refcount.h>
+#include <linux/rculist.h>
 #include <linux/workqueue.h>
 
 #include <linux/kvm_fastsys.h>
@@ -50,9 +50,19 @@ struct kfs_restart {
  * another. Freed with the VM object.
  */
 struct kfs_vcpu {
-	struct task_struct *task;	/* inside a host call: who, else NULL */
+	/*
+	 * Inside a hypercall of ours: who, else NULL. Set in the section that
+	 * found the VM, so after a grace period the VM's end sees everyone;
+	 * cleared with release, and nothing of the VM is touched after that.
+	 */
+	struct task_struct *task;
+	/* Settled when the vCPU makes its first call; see kfs_vcpu_make(). */
 	bool no_blocking;		/* in-kernel irqchip and no opt-in */
+	bool dirty_ring;
 	struct kfs_log_cache log;
+	struct pt_regs regs;		/* the call being made */
+	int cs_db;			/* scratch for kfs_is_64bit() */
+	int cs_l;
 	struct kfs_restart restart;
 	u64 denied;
 	u64 deferred;
@@ -76,26 +86,30 @@ enum kfs_vm_bits {
 /*
  * One attached VM.
  *
- * Life: made by attach, found by calls through an RCU hash, ended by whichever
+ * Life: made by attach, found by calls through a hash, ended by whichever
  * comes first of its control fd's last close and its mm's end. Ending means:
- * out of the hash, `calls` killed, and a work item that interrupts and awaits
- * the calls in flight, then gives back the hook, the VM's file and the module
- * reference. The memory stays until the control fd is gone as well (`ref`), so
- * that its statistics can still be read.
- *
- * `calls` counts hypercalls in flight (per CPU while alive: no shared line).
+ * out of the hash, and a work item that waits a grace period, interrupts and
+ * awaits the calls in flight (kfs_vcpu.task), then gives back the hook, the
+ * VM's file and the module reference. The memory stays until the control fd is
+ * gone as well (`ref`), so that its statistics can still be read.
  */
 struct kfs_vm {
 	/* Read by every call, written by attach and the rare control ioctl. */
 	struct hlist_node hash;
 	struct kvm *kvm;
-	struct percpu_ref calls;
+	struct kfs_vcpu **vcpus;	/* by vcpu_idx; entry set once */
 	unsigned long bits;		/* enum kfs_vm_bits */
 	u32 flags;			/* KFS_DEFER_EXIT ... */
 	u32 mode;
 	struct kfs_policy *policy;	/* newest first; kfs_policy_*() */
-	struct kfs_vcpu **vcpus;	/* by vcpu_idx; entry set once */
-	DECLARE_BITMAP(allowed, KFS_NR_LIMIT);
+	DECLARE_BITMAP(allowed, KFS_NR_LIMIT);	/* whatever the arguments */
+	/*
+	 * The row of a call that is allowed whatever its arguments, has no
+	 * argument rule, and whose VM is enabled; KFS_ROW_NONE sends a call the
+	 * long way through policy and table. Entries only ever go to NONE after
+	 * KFS_ENABLE.
+	 */
+	u8 plain[KFS_NR_LIMIT];
 
 	/* Control side. */
 	struct kref ref;		/* control file, and the object itself */
@@ -109,7 +123,6 @@ struct kfs_vm {
 	kuid_t uid;
 	char comm[TASK_COMM_LEN];
 	struct work_struct end;
-	struct completion drained;
 	atomic64_t no_memory;
 };
 
@@ -122,14 +135,70 @@ extern uint kfs_param_max_vms;
 int kfs_vms_init(void);
 void kfs_vms_exit(void);
 int kfs_vm_attach(const struct kfs_attach_vm *req);
-struct kfs_vm *kfs_vm_find(struct kvm *kvm);	/* under rcu_read_lock */
 void kfs_vm_end(struct kfs_vm *vm);
 void kfs_vm_put(struct kfs_vm *vm);
 struct kfs_vm *kfs_vm_get_from(u64 id);
 int kfs_vm_enable(struct kfs_vm *vm);
 int kfs_vm_set_policy(struct kfs_vm *vm, const struct kfs_set_policy *req);
 unsigned int kfs_vm_count(void);
-struct kfs_vcpu *kfs_vcpu_get(struct kfs_vm *vm, struct kvm_vcpu *vcpu);
+
+#define KFS_HASH_BITS	6
+extern struct hlist_head kfs_hash[1 << KFS_HASH_BITS];
+
+/* With preemption off or under rcu_read_lock(). */
+static inline struct kfs_vm *kfs_vm_find(struct kvm *kvm)
+{
+	struct kfs_vm *vm;
+
+	hlist_for_each_entry_rcu(vm, &kfs_hash[hash_ptr(kvm, KFS_HASH_BITS)],
+				 hash, rcu_read_lock_any_held())
+		if (vm->kvm == kvm)
+			return vm;
+	return NULL;
+}
+
+/*
+ * Marks the vCPU as inside a call of its VM, which stays until kfs_call_leave().
+ * NULL when the VM is not attached or there is no memory for the vCPU's state.
+ */
+struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu, struct kfs_vm **found);
+
+extern bool kfs_vm_ending;	/* some end is waiting for calls */
+void kfs_vm_wake_ends(void);
+
+static inline struct kfs_vcpu *kfs_call_enter(struct kvm_vcpu *vcpu,
+					      struct kfs_vm **found)
+{
+	struct kfs_vcpu *kv = NULL;
+	struct kfs_vm *vm;
+
+	/*
+	 * Preemption off is an RCU reader's section, and cheaper than a
+	 * preemptible kernel's rcu_read_lock().
+	 */
+	preempt_disable();
+	vm = kfs_vm_find(vcpu->kvm);
+	if (likely(vm)) {
+		kv = READ_ONCE(vm->vcpus[vcpu->vcpu_idx]);
+		if (likely(kv))
+			WRITE_ONCE(kv->task, current);
+	}
+	preempt_enable();
+	*found = vm;
+	return kv;
+}
+
+static inline void kfs_call_leave(struct kfs_vcpu *kv)
+{
+	/* The VM object may be gone after this store. */
+	smp_store_release(&kv->task, NULL);
+	/*
+	 * An end that starts to wait between the store and this look is woken
+	 * by its own timeout instead; that is rare, and costs it 100 ms.
+	 */
+	if (unlikely(READ_ONCE(kfs_vm_ending)))
+		kfs_vm_wake_ends();
+}
 
 /* hypercall.c, hypercall_entry.S */
 int kfs_hypercall(struct kvm_vcpu *vcpu);	/* KFS_PASS: KVM's own */
@@ -151,8 +220,7 @@ u64 kfs_unattached(void);
 int kfs_vm_stats(struct kfs_vm *vm, struct kfs_vm_stats *st);
 
 /* policy.c */
-int kfs_policy_add(struct kfs_policy **head, const struct kfs_set_policy *req,
-		   unsigned long *allowed, bool stack);
+int kfs_policy_add(struct kfs_vm *vm, const struct kfs_set_policy *req);
 void kfs_policy_free(struct kfs_policy *policy);
 
 enum kfs_verdict { KFS_ALLOW, KFS_ANSWER, KFS_DECLINE };

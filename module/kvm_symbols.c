@@ -26,12 +26,19 @@ int __init kfs_kvm_symbols_resolve(void)
 		return -ENOENT;
 	kfs_addr.complete_hypercall = (void *)addr;
 
+	/* What a task's restart_block says when there is nothing to restart. */
+	addr = kfs_symbol_require("do_no_restart_syscall");
+	if (!addr)
+		return -ENOENT;
+	kfs_addr.no_restart = (void *)addr;
+
 	/*
 	 * KVM's files are told from others by where their operations live, so
 	 * KVM has to be a module of its own.
 	 */
 	preempt_disable();
-	kfs_addr.kvm = static_call(kfs_module_address)(addr);
+	kfs_addr.kvm = static_call(kfs_module_address)
+		((unsigned long)kfs_addr.complete_hypercall);
 	preempt_enable();
 	if (!kfs_addr.kvm) {
 		pr_err("KVM is built into this kernel: only a modular KVM is supported\n");

@@ -45,6 +45,7 @@ KFS_KVM_SYMBOLS(KFS_DECLARE_SYMBOL)
 /* Addresses of data and of code we never call, only hand to KVM or hook. */
 struct kfs_addresses {
 	int (*complete_hypercall)(struct kvm_vcpu *vcpu);
+	long (*no_restart)(struct restart_block *block);
 	struct module *kvm;
 };
 

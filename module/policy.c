@@ -179,17 +179,17 @@ void kfs_policy_free(struct kfs_policy *policy)
 }
 
 /*
- * Adds a program to the stack or, before any call can run (`stack` false),
- * puts it in place of the stack. Under vm->lock. On error nothing has changed.
+ * Adds a program to the stack or, before any call can run, puts it in place of
+ * the stack. Under vm->lock. On error nothing has changed.
  */
-int kfs_policy_add(struct kfs_policy **head, const struct kfs_set_policy *req,
-		   unsigned long *allowed, bool stack)
+int kfs_policy_add(struct kfs_vm *vm, const struct kfs_set_policy *req)
 {
 	struct sock_fprog fprog = {
 		.len = req->count,
 		.filter = u64_to_user_ptr(req->filter),
 	};
-	struct kfs_policy *old = *head;
+	bool stack = test_bit(KFS_VM_BIT_ENABLED, &vm->bits);
+	struct kfs_policy *old = vm->policy;
 	struct kfs_policy *below = stack ? old : NULL;
 	struct kfs_policy *policy;
 	unsigned int nr;
@@ -221,16 +221,19 @@ int kfs_policy_add(struct kfs_policy **head, const struct kfs_set_policy *req,
 	policy->prev = below;
 
 	if (!stack)
-		bitmap_fill(allowed, KFS_NR_LIMIT);
+		bitmap_fill(vm->allowed, KFS_NR_LIMIT);
 	/*
-	 * A call that still sees a bit about to go was allowed before this
-	 * ioctl returned. One that finds it gone must find the program: publish
-	 * it first.
+	 * A call that still sees a bit or a plain row about to go was allowed
+	 * before this ioctl returned. One that finds it gone must find the
+	 * program: publish it first.
 	 */
-	smp_store_release(head, policy);
-	for (nr = 0; nr < KFS_NR_LIMIT; nr++)
-		if (!kfs_always_allows(policy->prog->orig_prog, nr))
-			clear_bit(nr, allowed);
+	smp_store_release(&vm->policy, policy);
+	for (nr = 0; nr < KFS_NR_LIMIT; nr++) {
+		if (kfs_always_allows(policy->prog->orig_prog, nr))
+			continue;
+		smp_store_release(&vm->plain[nr], KFS_ROW_NONE);
+		clear_bit(nr, vm->allowed);
+	}
 
 	if (!stack)
 		kfs_policy_free(old);

@@ -9,19 +9,17 @@
  */
 #include <linux/cred.h>
 #include <linux/file.h>
-#include <linux/hashtable.h>
 #include <linux/module.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/wait.h>
 
 #include "kfs.h"
 #include "kvm_hooks.h"
 #include "kvm_symbols.h"
 
-#define KFS_HASH_BITS	6
-
-static DEFINE_HASHTABLE(kfs_hash, KFS_HASH_BITS);
+struct hlist_head kfs_hash[1 << KFS_HASH_BITS];
 static DEFINE_SPINLOCK(kfs_hash_lock);
 
 static DEFINE_MUTEX(kfs_vms_lock);
@@ -29,37 +27,52 @@ static LIST_HEAD(kfs_vms);		/* by ascending id */
 static u64 kfs_next_id = 1;
 static struct workqueue_struct *kfs_wq;
 
-struct kfs_vm *kfs_vm_find(struct kvm *kvm)
+bool kfs_vm_ending;
+static atomic_t kfs_ends_waiting = ATOMIC_INIT(0);
+static DECLARE_WAIT_QUEUE_HEAD(kfs_end_wait);
+
+void kfs_vm_wake_ends(void)
+{
+	wake_up_all(&kfs_end_wait);
+}
+
+static struct kfs_vm *kfs_vm_get(struct kvm *kvm)
 {
 	struct kfs_vm *vm;
 
-	hash_for_each_possible_rcu(kfs_hash, vm, hash, (unsigned long)kvm)
-		if (vm->kvm == kvm)
-			return vm;
-	return NULL;
+	rcu_read_lock();
+	vm = kfs_vm_find(kvm);
+	/* Its own reference goes a grace period after it left the hash. */
+	if (vm)
+		kref_get(&vm->ref);
+	rcu_read_unlock();
+	return vm;
 }
 
-static struct kfs_vcpu *kfs_vcpu_make(struct kfs_vm *vm, struct kvm_vcpu *vcpu)
+/*
+ * First call of a vCPU. Under vcpu->mutex, so there is one maker for each
+ * entry. Returns as kfs_call_enter() does, which has found no entry.
+ */
+struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu, struct kfs_vm **found)
 {
-	struct kfs_vcpu *kv = kzalloc(sizeof(*kv), GFP_KERNEL_ACCOUNT);
+	struct kfs_vm *vm = kfs_vm_get(vcpu->kvm);
+	struct kfs_vcpu *kv;
 
+	if (!vm)
+		return NULL;
+	kv = kzalloc(sizeof(*kv), GFP_KERNEL_ACCOUNT);
 	if (!kv) {
 		atomic64_inc(&vm->no_memory);
+		kfs_vm_put(vm);
 		return NULL;
 	}
-	/* Fixed from the vCPU's creation on: it has an APIC of KVM's or not. */
+	/* A vCPU has an APIC of KVM's, and a dirty ring, from its creation. */
 	kv->no_blocking = vcpu->arch.apic && !(vm->flags & KFS_BLOCKING);
+	kv->dirty_ring = vcpu->kvm->dirty_ring_size;
 	/* Readers of statistics find it complete. */
 	smp_store_release(&vm->vcpus[vcpu->vcpu_idx], kv);
-	return kv;
-}
-
-/* Under vcpu->mutex, so there is one maker for each entry. */
-struct kfs_vcpu *kfs_vcpu_get(struct kfs_vm *vm, struct kvm_vcpu *vcpu)
-{
-	struct kfs_vcpu *kv = vm->vcpus[vcpu->vcpu_idx];
-
-	return likely(kv) ? kv : kfs_vcpu_make(vm, vcpu);
+	kfs_vm_put(vm);
+	return kfs_call_enter(vcpu, found);
 }
 
 static void kfs_vm_free(struct kref *ref)
@@ -72,7 +85,6 @@ static void kfs_vm_free(struct kref *ref)
 			kfree(vm->vcpus[i]);
 	kvfree(vm->vcpus);
 	kfs_policy_free(vm->policy);
-	percpu_ref_exit(&vm->calls);
 	put_pid(vm->tgid);
 	kfree(vm);
 }
@@ -82,18 +94,10 @@ void kfs_vm_put(struct kfs_vm *vm)
 	kref_put(&vm->ref, kfs_vm_free);
 }
 
-/* Last reference to `calls` gone: no call is in flight, none can start. */
-static void kfs_vm_drained(struct percpu_ref *calls)
+/* Interrupts the calls in flight; how many there are. */
+static unsigned int kfs_vm_interrupt(struct kfs_vm *vm)
 {
-	complete(&container_of(calls, struct kfs_vm, calls)->drained);
-}
-
-/*
- * Ends the calls in flight. One that took its reference before the end but has
- * not said yet who it is (kv->task) is missed by a round and met by the next.
- */
-static void kfs_vm_interrupt(struct kfs_vm *vm)
-{
+	unsigned int busy = 0;
 	struct kfs_vcpu *kv;
 	unsigned int i;
 
@@ -105,11 +109,31 @@ static void kfs_vm_interrupt(struct kfs_vm *vm)
 			continue;
 		/* Tasks are freed by RCU, and this one was alive in a call. */
 		rcu_read_lock();
-		task = READ_ONCE(kv->task);
-		if (task)
+		task = smp_load_acquire(&kv->task);
+		if (task) {
 			kfs_interrupt_task(task);
+			busy++;
+		}
 		rcu_read_unlock();
 	}
+	return busy;
+}
+
+/*
+ * Waits until no call of the VM is in flight. It has left the hash, so after
+ * the grace period nobody enters, and everybody inside is marked. The wait has
+ * no bound: a call that sleeps uninterruptibly ends when it ends.
+ */
+static void kfs_vm_drain(struct kfs_vm *vm)
+{
+	synchronize_rcu();
+	atomic_inc(&kfs_ends_waiting);
+	WRITE_ONCE(kfs_vm_ending, true);
+	while (!wait_event_timeout(kfs_end_wait, !kfs_vm_interrupt(vm),
+				   HZ / 10))
+		;
+	if (atomic_dec_and_test(&kfs_ends_waiting))
+		WRITE_ONCE(kfs_vm_ending, false);
 }
 
 /*
@@ -124,10 +148,7 @@ static void kfs_vm_end_work(struct work_struct *work)
 {
 	struct kfs_vm *vm = container_of(work, struct kfs_vm, end);
 
-	do {
-		kfs_vm_interrupt(vm);
-	} while (!wait_for_completion_timeout(&vm->drained, HZ / 10));
-
+	kfs_vm_drain(vm);
 	kfs_hook_put(KFS_HOOK_HYPERCALL);
 	mmu_notifier_unregister(&vm->mmu, vm->mm);
 	kvm_put_kvm(vm->kvm);
@@ -148,9 +169,8 @@ void kfs_vm_end(struct kfs_vm *vm)
 		return;
 	/* Out of the hash at once: the VM can be attached anew. */
 	spin_lock(&kfs_hash_lock);
-	hash_del_rcu(&vm->hash);
+	hlist_del_rcu(&vm->hash);
 	spin_unlock(&kfs_hash_lock);
-	percpu_ref_kill(&vm->calls);
 	queue_work(kfs_wq, &vm->end);
 }
 
@@ -214,7 +234,6 @@ static struct kfs_vm *kfs_vm_make(const struct kfs_attach_vm *req,
 		return NULL;
 	kref_init(&vm->ref);
 	mutex_init(&vm->lock);
-	init_completion(&vm->drained);
 	INIT_WORK(&vm->end, kfs_vm_end_work);
 	vm->file = file;
 	vm->kvm = file->private_data;
@@ -228,15 +247,11 @@ static struct kfs_vm *kfs_vm_make(const struct kfs_attach_vm *req,
 
 	vm->vcpus = kvcalloc(KVM_MAX_VCPUS, sizeof(*vm->vcpus),
 			     GFP_KERNEL_ACCOUNT);
-	if (!vm->vcpus)
-		goto fail;
-	if (percpu_ref_init(&vm->calls, kfs_vm_drained, 0, GFP_KERNEL))
-		goto fail;
+	if (!vm->vcpus) {
+		kfs_vm_put(vm);
+		return NULL;
+	}
 	return vm;
-fail:
-	/* percpu_ref_exit() of a zeroed reference does nothing. */
-	kfs_vm_put(vm);
-	return NULL;
 }
 
 int kfs_vm_attach(const struct kfs_attach_vm *req)
@@ -277,7 +292,7 @@ int kfs_vm_attach(const struct kfs_attach_vm *req)
 	vm->id = kfs_next_id++;
 	list_add_tail(&vm->list, &kfs_vms);
 	spin_lock(&kfs_hash_lock);
-	hash_add_rcu(kfs_hash, &vm->hash, (unsigned long)vm->kvm);
+	hlist_add_head_rcu(&vm->hash, &kfs_hash[hash_ptr(vm->kvm, KFS_HASH_BITS)]);
 	spin_unlock(&kfs_hash_lock);
 	mutex_unlock(&kfs_vms_lock);
 
@@ -340,10 +355,20 @@ int kfs_vm_set_policy(struct kfs_vm *vm, const struct kfs_set_policy *req)
 	int err;
 
 	mutex_lock(&vm->lock);
-	err = kfs_policy_add(&vm->policy, req, vm->allowed,
-			     test_bit(KFS_VM_BIT_ENABLED, &vm->bits));
+	err = kfs_policy_add(vm, req);
 	mutex_unlock(&vm->lock);
 	return err;
+}
+
+/* Opens the short way to the calls that policy and table let through plainly. */
+static void kfs_vm_open_plain(struct kfs_vm *vm)
+{
+	unsigned int nr;
+
+	for (nr = 0; nr < KFS_NR_LIMIT; nr++)
+		if (kfs_rows[nr].check == KFS_CHECK_ANY &&
+		    test_bit(nr, vm->allowed))
+			WRITE_ONCE(vm->plain[nr], kfs_rows[nr].id);
 }
 
 int kfs_vm_enable(struct kfs_vm *vm)
@@ -359,6 +384,7 @@ int kfs_vm_enable(struct kfs_vm *vm)
 		/* A call that sees the bit sees the whole policy. */
 		smp_mb__before_atomic();
 		set_bit(KFS_VM_BIT_ENABLED, &vm->bits);
+		kfs_vm_open_plain(vm);
 	}
 	mutex_unlock(&vm->lock);
 	return err;
@@ -373,10 +399,9 @@ int __init kfs_vms_init(void)
 
 /*
  * No VM object is left (each holds the module), but the last one's work may
- * still be returning, and so may the RCU callback that drained it.
+ * still be returning.
  */
 void kfs_vms_exit(void)
 {
 	destroy_workqueue(kfs_wq);
-	rcu_barrier();
 }

@@ -66,23 +66,36 @@ static inline bool kfs_compat_vm_protected(struct kvm *kvm)
  */
 struct kfs_log_cache {
 	u64 generation[2];
-	bool logging[2];
-	bool valid;
+	bool logging;
 };
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+
+static inline bool kfs_compat_dirty_logging(struct kvm *kvm,
+					    struct kfs_log_cache *cache)
+{
+	return atomic_read(&kvm->nr_memslots_dirty_logging) != 0;
+}
+
+#else
 
 bool kfs_compat_scan_logging(struct kvm *kvm, struct kfs_log_cache *cache);
 
 static inline bool kfs_compat_dirty_logging(struct kvm *kvm,
 					    struct kfs_log_cache *cache)
 {
-	if (kvm->dirty_ring_size)
-		return true;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
-	return atomic_read(&kvm->nr_memslots_dirty_logging) != 0;
-#else
-	return kfs_compat_scan_logging(kvm, cache);
-#endif
+	int as;
+
+	BUILD_BUG_ON(KVM_ADDRESS_SPACE_NUM > ARRAY_SIZE(cache->generation));
+	/* A zeroed cache is right: generation 0 never had a slot. */
+	for (as = 0; as < KVM_ADDRESS_SPACE_NUM; as++)
+		if (unlikely(rcu_dereference_raw(kvm->memslots[as])->generation !=
+			     cache->generation[as]))
+			return kfs_compat_scan_logging(kvm, cache);
+	return unlikely(cache->logging);
 }
+
+#endif
 
 /* The host ran code of its own for the guest: flush L1D before the next entry. */
 static inline void kfs_compat_flush_l1d(struct kvm_vcpu *vcpu)

@@ -16,22 +16,16 @@ static bool kfs_slots_log(struct kvm_memslots *slots)
 
 bool kfs_compat_scan_logging(struct kvm *kvm, struct kfs_log_cache *cache)
 {
-	bool any = false;
 	int as;
 
-	BUILD_BUG_ON(KVM_ADDRESS_SPACE_NUM > ARRAY_SIZE(cache->generation));
+	cache->logging = false;
 	for (as = 0; as < KVM_ADDRESS_SPACE_NUM; as++) {
 		struct kvm_memslots *slots = __kvm_memslots(kvm, as);
 
-		if (unlikely(!cache->valid ||
-			     cache->generation[as] != slots->generation)) {
-			cache->logging[as] = kfs_slots_log(slots);
-			cache->generation[as] = slots->generation;
-		}
-		any |= cache->logging[as];
+		cache->generation[as] = slots->generation;
+		cache->logging |= kfs_slots_log(slots);
 	}
-	cache->valid = true;
-	return any;
+	return cache->logging;
 }
 
 #endif
