@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef KFS_VSOCK_HOOKS_H
+#define KFS_VSOCK_HOOKS_H
+
+#include "../hook.h"
+
+/* In the order they go live: a socket's end is seen before its writes are. */
+enum kfs_vsock_hook_id {
+	KFS_VSOCK_HOOK_DESTRUCT,
+	KFS_VSOCK_HOOK_RELEASE,
+	KFS_VSOCK_HOOK_SHUTDOWN,
+	KFS_VSOCK_HOOK_RECV,
+	KFS_VSOCK_HOOK_POLL,
+	KFS_VSOCK_HOOK_SETSOCKOPT,
+	KFS_VSOCK_HOOK_GETSOCKOPT,
+	KFS_VSOCK_HOOK_ENQUEUE,
+	KFS_VSOCK_HOOK_COUNT
+};
+
+#endif
