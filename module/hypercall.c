@@ -78,8 +78,8 @@ static noinline int kfs_decline(const struct kfs_vm *vm, struct kfs_vcpu *kv,
 
 	kv->declined[reason]++;
 	if (nr < KFS_NR_LIMIT)
-		kv->rows[kfs_rows[array_index_nospec(nr, KFS_NR_LIMIT)].id].declined++;
-	trace_kfs_syscall_decline(vcpu->vcpu_id, nr, reason);
+		kv->row_declined[kfs_rows[array_index_nospec(nr, KFS_NR_LIMIT)].id]++;
+	trace_kfs_syscall_decline(vcpu, nr, reason);
 
 	if (!(vm->flags & KFS_DEFER_EXIT) || nr > U32_MAX) {
 		kv->refused++;
@@ -185,10 +185,11 @@ static noinline int kfs_interrupted(const struct kfs_vm *vm,
 	return again ? 1 : kfs_finish(vcpu, -EINTR);
 }
 
+/* -ERESTARTSYS to -ERESTART_RESTARTBLOCK, which no call returns but these. */
 static bool kfs_is_restart(long ret)
 {
-	return ret == -ERESTARTSYS || ret == -ERESTARTNOINTR ||
-	       ret == -ERESTARTNOHAND || ret == -ERESTART_RESTARTBLOCK;
+	return (unsigned long)(ret + ERESTART_RESTARTBLOCK) <=
+	       ERESTART_RESTARTBLOCK - ERESTARTSYS;
 }
 
 /* The number to run: the call's own, or the rest of the sleep it was. */
@@ -214,14 +215,14 @@ static __always_inline int kfs_run_call(const struct kfs_vm *vm,
 	if (unlikely(kv->restart.valid))
 		call = kfs_resume(kv, vcpu, nr);
 
-	trace_kfs_syscall_enter(vcpu->vcpu_id, nr, &kv->regs);
+	trace_kfs_syscall_enter(vcpu, nr, &kv->regs);
 	ret = kfs_make_call(kv, vcpu, call);
-	trace_kfs_syscall_exit(vcpu->vcpu_id, nr, ret);
+	trace_kfs_syscall_exit(vcpu, nr, ret);
 
 	if (unlikely(kfs_is_restart(ret))) {
 		r = kfs_interrupted(vm, kv, vcpu, nr, ret);
 	} else {
-		kv->rows[row].ran++;
+		kv->row_ran[row]++;
 		r = kfs_finish(vcpu, ret);
 	}
 
@@ -238,10 +239,10 @@ static __always_inline int kfs_run_call(const struct kfs_vm *vm,
 
 /*
  * The long way: whatever is not plainly allowed. Returns the call's row, or
- * KFS_ROW_NONE with *r as the hypercall's outcome.
+ * KFS_ROW_NONE with kv->outcome set.
  */
 static noinline unsigned int kfs_judge(struct kfs_vm *vm, struct kfs_vcpu *kv,
-				       struct kvm_vcpu *vcpu, u64 asked, int *r)
+				       struct kvm_vcpu *vcpu, u64 asked)
 {
 	const struct kfs_row *row = NULL;
 	enum kfs_verdict verdict;
@@ -249,14 +250,14 @@ static noinline unsigned int kfs_judge(struct kfs_vm *vm, struct kfs_vcpu *kv,
 
 	if (!test_bit(KFS_VM_BIT_ENABLED, &vm->bits)) {
 		kv->declined[KFS_REASON_NOT_ENABLED]++;
-		trace_kfs_syscall_decline(vcpu->vcpu_id, asked,
+		trace_kfs_syscall_decline(vcpu, asked,
 					  KFS_REASON_NOT_ENABLED);
-		*r = KFS_PASS;
+		kv->outcome = KFS_PASS;
 		return KFS_ROW_NONE;
 	}
 	/* A policy sees a number as the kernel does, in 32 bits. */
 	if (asked > U32_MAX) {
-		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_NUMBER);
+		kv->outcome = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_NUMBER);
 		return KFS_ROW_NONE;
 	}
 	if (asked < KFS_NR_LIMIT) {
@@ -271,16 +272,16 @@ static noinline unsigned int kfs_judge(struct kfs_vm *vm, struct kfs_vcpu *kv,
 	if (verdict == KFS_ANSWER) {
 		kv->denied++;
 		if (row)
-			kv->rows[row->id].denied++;
-		*r = kfs_finish(vcpu, answer);
+			kv->row_denied[row->id]++;
+		kv->outcome = kfs_finish(vcpu, answer);
 	} else if (verdict == KFS_DECLINE) {
-		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_POLICY);
+		kv->outcome = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_POLICY);
 	} else if (!row) {
-		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_NUMBER);
+		kv->outcome = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_NUMBER);
 	} else if (row->id == KFS_ROW_NONE) {
-		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_UNLISTED);
+		kv->outcome = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_UNLISTED);
 	} else if (!kfs_arguments_ok(row->check, &kv->regs)) {
-		*r = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_ARGUMENT);
+		kv->outcome = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_ARGUMENT);
 	} else {
 		return row->id;
 	}
@@ -294,7 +295,6 @@ static __always_inline int kfs_syscall(struct kfs_vm *vm, struct kfs_vcpu *kv,
 	u64 nr = guest[VCPU_REGS_RBX];
 	struct pt_regs *regs = &kv->regs;
 	unsigned int row = KFS_ROW_NONE;
-	int r;
 
 	/* The rest of kv->regs stays zero: no listed call looks at it. */
 	regs->di = guest[VCPU_REGS_RDI];
@@ -310,20 +310,25 @@ static __always_inline int kfs_syscall(struct kfs_vm *vm, struct kfs_vcpu *kv,
 		row = READ_ONCE(vm->plain[nr]);
 	}
 	if (unlikely(row == KFS_ROW_NONE)) {
-		row = kfs_judge(vm, kv, vcpu, nr, &r);
+		row = kfs_judge(vm, kv, vcpu, nr);
 		if (row == KFS_ROW_NONE)
-			return r;
+			return kv->outcome;
 		nr = array_index_nospec(nr, KFS_NR_LIMIT);
 	}
 
-	if (unlikely(kv->no_blocking) && kfs_rows[nr].blocks)
-		return kfs_decline(vm, kv, vcpu, nr, KFS_REASON_BLOCKING);
+	if (unlikely(kv->limits)) {
+		if ((kv->limits & KFS_LIMIT_NO_BLOCKING) && kfs_rows[nr].blocks)
+			return kfs_decline(vm, kv, vcpu, nr,
+					   KFS_REASON_BLOCKING);
+		if (kv->limits & KFS_LIMIT_DIRTY_RING)
+			return kfs_decline(vm, kv, vcpu, nr,
+					   KFS_REASON_DIRTY_LOG);
+	}
 	if (unlikely(in_compat_syscall()))
 		return kfs_decline(vm, kv, vcpu, nr, KFS_REASON_COMPAT_TASK);
 	if (unlikely(kfs_watched()))
 		return kfs_decline(vm, kv, vcpu, nr, KFS_REASON_OBSERVER);
-	if (unlikely(kv->dirty_ring) ||
-	    unlikely(kfs_compat_dirty_logging(vcpu->kvm, &kv->log)))
+	if (unlikely(kfs_compat_dirty_logging(vcpu->kvm, &kv->log)))
 		return kfs_decline(vm, kv, vcpu, nr, KFS_REASON_DIRTY_LOG);
 
 	return kfs_run_call(vm, kv, vcpu, nr, row);
@@ -357,7 +362,7 @@ static noinline int kfs_leave_to_kvm(struct kfs_vcpu *kv,
 				     struct kvm_vcpu *vcpu, int reason)
 {
 	kv->declined[reason]++;
-	trace_kfs_syscall_decline(vcpu->vcpu_id,
+	trace_kfs_syscall_decline(vcpu,
 				  vcpu->arch.regs[VCPU_REGS_RBX], reason);
 	return KFS_PASS;
 }
@@ -377,12 +382,11 @@ static noinline int kfs_unserved(struct kvm_vcpu *vcpu)
 int kfs_hypercall(struct kvm_vcpu *vcpu)
 {
 	struct kfs_vcpu *kv;
-	struct kfs_vm *vm;
 	int r;
 
-	kv = kfs_call_enter(vcpu, &vm);
+	kv = kfs_call_enter(vcpu);
 	if (unlikely(!kv)) {
-		kv = vm ? kfs_vcpu_make(vcpu, &vm) : NULL;
+		kv = kfs_vcpu_make(vcpu);
 		if (!kv)
 			return kfs_unserved(vcpu);
 	}
@@ -391,9 +395,9 @@ int kfs_hypercall(struct kvm_vcpu *vcpu)
 	if (unlikely(r >= 0))
 		r = kfs_leave_to_kvm(kv, vcpu, r);
 	else if (likely(vcpu->arch.regs[VCPU_REGS_RAX] == KFS_HC_SYSCALL))
-		r = kfs_syscall(vm, kv, vcpu);
+		r = kfs_syscall(kv->vm, kv, vcpu);
 	else
-		r = kfs_probe(vm, kv, vcpu);
+		r = kfs_probe(kv->vm, kv, vcpu);
 
 	/* From here nothing keeps this text but the end of this function. */
 	kfs_call_leave(kv);

@@ -56,12 +56,14 @@ struct kfs_vcpu {
 	 * cleared with release, and nothing of the VM is touched after that.
 	 */
 	struct task_struct *task;
+	struct kfs_vm *vm;
 	/* Settled when the vCPU makes its first call; see kfs_vcpu_make(). */
-	bool no_blocking;		/* in-kernel irqchip and no opt-in */
-	bool dirty_ring;
+	u8 limits;			/* KFS_LIMIT_*; 0 for most */
 	struct kfs_log_cache log;
-	struct pt_regs regs;		/* the call being made */
-	int cs_db;			/* scratch for kfs_is_64bit() */
+	/* The call being made: here, a stack frame would be zeroed each time. */
+	struct pt_regs regs;
+	int outcome;			/* of a call that is not made */
+	int cs_db;
 	int cs_l;
 	struct kfs_restart restart;
 	u64 denied;
@@ -71,12 +73,14 @@ struct kfs_vcpu {
 	u64 resumed;
 	u64 probes;
 	u64 declined[KFS_REASON_COUNT];
-	struct {
-		u64 ran;
-		u64 denied;
-		u64 declined;
-	} rows[KFS_ROW_COUNT];
+	/* By row of the table. */
+	u64 row_ran[KFS_ROW_COUNT];
+	u64 row_denied[KFS_ROW_COUNT];
+	u64 row_declined[KFS_ROW_COUNT];
 };
+
+#define KFS_LIMIT_NO_BLOCKING	1	/* in-kernel irqchip and no opt-in */
+#define KFS_LIMIT_DIRTY_RING	2
 
 enum kfs_vm_bits {
 	KFS_VM_BIT_ENABLED,
@@ -161,13 +165,12 @@ static inline struct kfs_vm *kfs_vm_find(struct kvm *kvm)
  * Marks the vCPU as inside a call of its VM, which stays until kfs_call_leave().
  * NULL when the VM is not attached or there is no memory for the vCPU's state.
  */
-struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu, struct kfs_vm **found);
+struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu);
 
 extern bool kfs_vm_ending;	/* some end is waiting for calls */
 void kfs_vm_wake_ends(void);
 
-static inline struct kfs_vcpu *kfs_call_enter(struct kvm_vcpu *vcpu,
-					      struct kfs_vm **found)
+static inline struct kfs_vcpu *kfs_call_enter(struct kvm_vcpu *vcpu)
 {
 	struct kfs_vcpu *kv = NULL;
 	struct kfs_vm *vm;
@@ -184,7 +187,6 @@ static inline struct kfs_vcpu *kfs_call_enter(struct kvm_vcpu *vcpu,
 			WRITE_ONCE(kv->task, current);
 	}
 	preempt_enable();
-	*found = vm;
 	return kv;
 }
 

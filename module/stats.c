@@ -43,7 +43,7 @@ static void kfs_add_vcpu(struct kfs_vm_stats *st, const struct kfs_vcpu *kv)
 	for (i = 0; i < KFS_REASON_COUNT; i++)
 		st->declined[i] += READ_ONCE(kv->declined[i]);
 	for (i = 0; i < KFS_ROW_COUNT; i++)
-		st->ran += READ_ONCE(kv->rows[i].ran);
+		st->ran += READ_ONCE(kv->row_ran[i]);
 }
 
 static struct kfs_call_stats kfs_sum_row(struct kfs_vm *vm, unsigned int row)
@@ -56,9 +56,9 @@ static struct kfs_call_stats kfs_sum_row(struct kfs_vm *vm, unsigned int row)
 
 		if (!kv)
 			continue;
-		sum.ran += READ_ONCE(kv->rows[row].ran);
-		sum.denied += READ_ONCE(kv->rows[row].denied);
-		sum.declined += READ_ONCE(kv->rows[row].declined);
+		sum.ran += READ_ONCE(kv->row_ran[row]);
+		sum.denied += READ_ONCE(kv->row_denied[row]);
+		sum.declined += READ_ONCE(kv->row_declined[row]);
 	}
 	return sum;
 }

@@ -5,21 +5,22 @@
 #if !defined(KFS_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
 #define KFS_TRACE_H
 
+#include <linux/kvm_host.h>
 #include <linux/ptrace.h>
 #include <linux/tracepoint.h>
 #include <linux/kvm_fastsys.h>
 
 /* A call is about to be made inside KVM_RUN. */
 TRACE_EVENT(kfs_syscall_enter,
-	TP_PROTO(int vcpu_id, unsigned int nr, const struct pt_regs *regs),
-	TP_ARGS(vcpu_id, nr, regs),
+	TP_PROTO(const struct kvm_vcpu *vcpu, unsigned int nr, const struct pt_regs *regs),
+	TP_ARGS(vcpu, nr, regs),
 	TP_STRUCT__entry(
 		__field(int, vcpu_id)
 		__field(unsigned int, nr)
 		__array(unsigned long, args, 6)
 	),
 	TP_fast_assign(
-		__entry->vcpu_id = vcpu_id;
+		__entry->vcpu_id = vcpu->vcpu_id;
 		__entry->nr = nr;
 		__entry->args[0] = regs->di;
 		__entry->args[1] = regs->si;
@@ -36,15 +37,15 @@ TRACE_EVENT(kfs_syscall_enter,
 
 /* It came back; restart codes (-512 and below) included. */
 TRACE_EVENT(kfs_syscall_exit,
-	TP_PROTO(int vcpu_id, unsigned int nr, long ret),
-	TP_ARGS(vcpu_id, nr, ret),
+	TP_PROTO(const struct kvm_vcpu *vcpu, unsigned int nr, long ret),
+	TP_ARGS(vcpu, nr, ret),
 	TP_STRUCT__entry(
 		__field(int, vcpu_id)
 		__field(unsigned int, nr)
 		__field(long, ret)
 	),
 	TP_fast_assign(
-		__entry->vcpu_id = vcpu_id;
+		__entry->vcpu_id = vcpu->vcpu_id;
 		__entry->nr = nr;
 		__entry->ret = ret;
 	),
@@ -54,15 +55,15 @@ TRACE_EVENT(kfs_syscall_exit,
 
 /* It was left to the VMM, the guest or KVM: reason is an enum kfs_reason. */
 TRACE_EVENT(kfs_syscall_decline,
-	TP_PROTO(int vcpu_id, u64 nr, unsigned int reason),
-	TP_ARGS(vcpu_id, nr, reason),
+	TP_PROTO(const struct kvm_vcpu *vcpu, u64 nr, unsigned int reason),
+	TP_ARGS(vcpu, nr, reason),
 	TP_STRUCT__entry(
 		__field(int, vcpu_id)
 		__field(u64, nr)
 		__field(unsigned int, reason)
 	),
 	TP_fast_assign(
-		__entry->vcpu_id = vcpu_id;
+		__entry->vcpu_id = vcpu->vcpu_id;
 		__entry->nr = nr;
 		__entry->reason = reason;
 	),

@@ -53,7 +53,7 @@ static struct kfs_vm *kfs_vm_get(struct kvm *kvm)
  * First call of a vCPU. Under vcpu->mutex, so there is one maker for each
  * entry. Returns as kfs_call_enter() does, which has found no entry.
  */
-struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu, struct kfs_vm **found)
+struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu)
 {
 	struct kfs_vm *vm = kfs_vm_get(vcpu->kvm);
 	struct kfs_vcpu *kv;
@@ -66,13 +66,16 @@ struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu, struct kfs_vm **found)
 		kfs_vm_put(vm);
 		return NULL;
 	}
+	kv->vm = vm;
 	/* A vCPU has an APIC of KVM's, and a dirty ring, from its creation. */
-	kv->no_blocking = vcpu->arch.apic && !(vm->flags & KFS_BLOCKING);
-	kv->dirty_ring = vcpu->kvm->dirty_ring_size;
+	if (vcpu->arch.apic && !(vm->flags & KFS_BLOCKING))
+		kv->limits |= KFS_LIMIT_NO_BLOCKING;
+	if (vcpu->kvm->dirty_ring_size)
+		kv->limits |= KFS_LIMIT_DIRTY_RING;
 	/* Readers of statistics find it complete. */
 	smp_store_release(&vm->vcpus[vcpu->vcpu_idx], kv);
 	kfs_vm_put(vm);
-	return kfs_call_enter(vcpu, found);
+	return kfs_call_enter(vcpu);
 }
 
 static void kfs_vm_free(struct kref *ref)
@@ -311,7 +314,8 @@ int kfs_vm_attach(const struct kfs_attach_vm *req)
 
 fail_locked:
 	mutex_unlock(&kfs_vms_lock);
-	/* Cannot have fired: this thread is inside the mm. */
+	/* Unregistering runs the release callback: there is nothing to end. */
+	set_bit(KFS_VM_BIT_DYING, &vm->bits);
 	mmu_notifier_unregister(&vm->mmu, vm->mm);
 fail_hook:
 	kfs_hook_put(KFS_HOOK_HYPERCALL);

@@ -65,8 +65,7 @@ static inline bool kfs_compat_vm_protected(struct kvm *kvm)
  * with kvm->srcu held, as in any exit handler.
  */
 struct kfs_log_cache {
-	u64 generation[2];
-	bool logging;
+	u64 generation[2];	/* seen without a logging slot */
 };
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
@@ -92,7 +91,7 @@ static inline bool kfs_compat_dirty_logging(struct kvm *kvm,
 		if (unlikely(rcu_dereference_raw(kvm->memslots[as])->generation !=
 			     cache->generation[as]))
 			return kfs_compat_scan_logging(kvm, cache);
-	return unlikely(cache->logging);
+	return false;
 }
 
 #endif

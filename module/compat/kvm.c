@@ -18,14 +18,14 @@ bool kfs_compat_scan_logging(struct kvm *kvm, struct kfs_log_cache *cache)
 {
 	int as;
 
-	cache->logging = false;
 	for (as = 0; as < KVM_ADDRESS_SPACE_NUM; as++) {
 		struct kvm_memslots *slots = __kvm_memslots(kvm, as);
 
+		if (kfs_slots_log(slots))
+			return true;
 		cache->generation[as] = slots->generation;
-		cache->logging |= kfs_slots_log(slots);
 	}
-	return cache->logging;
+	return false;
 }
 
 #endif
