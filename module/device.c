@@ -12,6 +12,7 @@
 #include <linux/uaccess.h>
 
 #include "kfs.h"
+#include "kick.h"
 #include "kvm_hooks.h"
 
 /* Structures grow: the size in an ioctl's number is not part of its name. */
@@ -24,6 +25,10 @@
 #define KFS_POLICY_SIZE_1	sizeof(struct kfs_set_policy)
 #define KFS_ENABLE_SIZE_1	sizeof(struct kfs_enable)
 #define KFS_STATS_SIZE_1	sizeof(struct kfs_vm_stats)
+#define KFS_CREATE_KICK_SIZE_1	sizeof(struct kfs_create_kick)
+#define KFS_KICK_INFO_SIZE_1	sizeof(struct kfs_kick_info)
+#define KFS_KICK_STATS_SIZE_1	sizeof(struct kfs_kick_stats)
+#define KFS_LIVE_SIZE_1		sizeof(struct kfs_live)
 
 /*
  * Copies in a structure that starts with its size. The size is read once; the
@@ -41,7 +46,10 @@ static long kfs_copy_in(void *to, size_t known, size_t least, void __user *from)
 	if (size > PAGE_SIZE)
 		return -E2BIG;
 	err = copy_struct_from_user(to, known, from, size);
-	return err ? err : size;
+	/* Not in one expression with an unsigned size: errors would turn positive. */
+	if (err)
+		return err;
+	return size;
 }
 
 static long kfs_copy_out(void __user *to, void *from, size_t known, size_t size)
@@ -73,6 +81,10 @@ static long kfs_get_info(void __user *arg)
 		info.features |= KFS_FEATURE_HYPERCALL;
 	if (kfs_param_identity)
 		info.features |= KFS_FEATURE_IDENTITY;
+	if (kfs_kick_works())
+		info.features |= KFS_FEATURE_KICK;
+	if (kfs_param_vcpu_ioctl)
+		info.features |= KFS_FEATURE_VCPU_IOCTL;
 	info.vms = kfs_vm_count();
 	info.max_vms = kfs_param_max_vms;
 	info.calls = KFS_ROW_COUNT - 1;
@@ -153,6 +165,81 @@ out:
 	return err;
 }
 
+static long kfs_create_kick(void __user *arg)
+{
+	struct kfs_create_kick req;
+	long size = kfs_copy_in(&req, sizeof(req), KFS_CREATE_KICK_SIZE_1, arg);
+
+	if (size < 0)
+		return size;
+	if (req.pad || !kfs_all_zero(req.reserved, sizeof(req.reserved)))
+		return -EINVAL;
+	return kfs_kick_create(&req);
+}
+
+static long kfs_get_kick_info(void __user *arg)
+{
+	struct kfs_kick_info info;
+	long size = kfs_copy_in(&info, sizeof(info), KFS_KICK_INFO_SIZE_1, arg);
+
+	if (size < 0)
+		return size;
+	if (info.flags || !kfs_all_zero(info.reserved, sizeof(info.reserved)))
+		return -EINVAL;
+	memset(&info, 0, sizeof(info));
+	kfs_kick_totals(&info);
+	kfs_kick_count_fds(&info);
+	return kfs_copy_out(arg, &info, sizeof(info), size);
+}
+
+/* On the device `kick` is NULL and the id in the request chooses. */
+static long kfs_get_kick_stats(struct file *kick, void __user *arg)
+{
+	struct kfs_kick_stats st;
+	long size = kfs_copy_in(&st, sizeof(st), KFS_KICK_STATS_SIZE_1, arg);
+	int err;
+
+	if (size < 0)
+		return size;
+	if (st.flags || !kfs_all_zero(st.reserved, sizeof(st.reserved)))
+		return -EINVAL;
+	err = kfs_kick_stats(kick, &st);
+	return err ? err : kfs_copy_out(arg, &st, sizeof(st), size);
+}
+
+/* The kick fd's own ioctl but for the kick itself. */
+long kfs_device_kick_stats(struct file *kick, unsigned int cmd,
+			   unsigned long arg)
+{
+	if (KFS_CMD(cmd) != KFS_CMD(KFS_KICK_STATS))
+		return -ENOTTY;
+	return kfs_get_kick_stats(kick, (void __user *)arg);
+}
+
+/*
+ * What an open of the device keeps live. Two threads may ask at once: the one
+ * that finds the word taken gives its hook back.
+ */
+static long kfs_live_vcpu_ioctl(struct file *file, void __user *arg)
+{
+	struct kfs_live req;
+	long size = kfs_copy_in(&req, sizeof(req), KFS_LIVE_SIZE_1, arg);
+	int err;
+
+	if (size < 0)
+		return size;
+	if (req.flags || !kfs_all_zero(req.reserved, sizeof(req.reserved)))
+		return -EINVAL;
+	err = kfs_hook_get(KFS_HOOK_VCPU_IOCTL);
+	if (err)
+		return err;
+	if (cmpxchg(&file->private_data, NULL, &kfs_hooks[KFS_HOOK_VCPU_IOCTL])) {
+		kfs_hook_put(KFS_HOOK_VCPU_IOCTL);
+		return -EALREADY;
+	}
+	return 0;
+}
+
 static long kfs_device_ioctl(struct file *file, unsigned int cmd,
 			     unsigned long arg)
 {
@@ -167,6 +254,14 @@ static long kfs_device_ioctl(struct file *file, unsigned int cmd,
 		return kfs_attach(argp);
 	case KFS_CMD(KFS_VM_STATS):
 		return kfs_get_stats(NULL, argp);
+	case KFS_CMD(KFS_CREATE_KICK):
+		return kfs_create_kick(argp);
+	case KFS_CMD(KFS_KICK_INFO):
+		return kfs_get_kick_info(argp);
+	case KFS_CMD(KFS_KICK_STATS):
+		return kfs_get_kick_stats(NULL, argp);
+	case KFS_CMD(KFS_LIVE_VCPU_IOCTL):
+		return kfs_live_vcpu_ioctl(file, argp);
 	default:
 		return -ENOTTY;
 	}
@@ -241,8 +336,24 @@ int kfs_control_fd(struct kfs_vm *vm)
 				O_RDWR | O_CLOEXEC);
 }
 
+static int kfs_device_open(struct inode *inode, struct file *file)
+{
+	/* The misc layer left its own pointer there. */
+	file->private_data = NULL;
+	return 0;
+}
+
+static int kfs_device_release(struct inode *inode, struct file *file)
+{
+	if (file->private_data)
+		kfs_hook_put(KFS_HOOK_VCPU_IOCTL);
+	return 0;
+}
+
 static const struct file_operations kfs_device_fops = {
 	.owner = THIS_MODULE,
+	.open = kfs_device_open,
+	.release = kfs_device_release,
 	.unlocked_ioctl = kfs_device_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.llseek = noop_llseek,

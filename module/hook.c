@@ -101,6 +101,32 @@ static void kfs_hook_remove(struct kfs_hook *hook)
 		       hook->target, err);
 }
 
+/*
+ * The self-test calls the target with a made-up object, so it runs only where
+ * the patched bytes say that the target's body is out of reach. A site shared
+ * with another tracer goes through ftrace's dispatcher, and is believed. Under
+ * kfs_hook_lock.
+ */
+static int kfs_hook_prove(struct kfs_hook *hook)
+{
+	int err;
+
+	if (!hook->ip)
+		return -ENODEV;
+	err = kfs_hook_install(hook);
+	if (err)
+		return err;
+	if (kfs_site_target(hook->ip) == hook->trampoline) {
+		err = hook->selftest();
+		if (err)
+			err = kfs_hook_fail(hook, err, "self-test on %s: %d",
+					    hook->target, err);
+	}
+	hook->proven = !err;
+	kfs_hook_remove(hook);
+	return err;
+}
+
 int kfs_hook_get(unsigned int id)
 {
 	struct kfs_hook *hook = &kfs_hooks[id];
@@ -109,7 +135,10 @@ int kfs_hook_get(unsigned int id)
 	if (!*hook->enabled)
 		return -EOPNOTSUPP;
 	mutex_lock(&kfs_hook_lock);
-	if (!hook->users)
+	/* An optional hook that failed at load is looked at again. */
+	if (!hook->proven)
+		err = kfs_hook_prove(hook);
+	if (!err && !hook->users)
 		err = kfs_hook_install(hook);
 	if (!err)
 		hook->users++;
@@ -129,34 +158,10 @@ void kfs_hook_put(unsigned int id)
 	mutex_unlock(&kfs_hook_lock);
 }
 
-/*
- * The self-test calls the target with a made-up object, so it runs only where
- * the patched bytes say that the target's body is out of reach. A site shared
- * with another tracer goes through ftrace's dispatcher, and is believed.
- */
-static int __init kfs_hook_prove(struct kfs_hook *hook)
-{
-	int err;
-
-	mutex_lock(&kfs_hook_lock);
-	err = kfs_hook_install(hook);
-	if (err)
-		goto out;
-	if (kfs_site_target(hook->ip) == hook->trampoline) {
-		err = hook->selftest();
-		if (err)
-			err = kfs_hook_fail(hook, err, "self-test on %s: %d",
-					    hook->target, err);
-	}
-	kfs_hook_remove(hook);
-out:
-	mutex_unlock(&kfs_hook_lock);
-	return err;
-}
-
 static int __init kfs_hook_init(struct kfs_hook *hook)
 {
 	unsigned long addr = kfs_symbol_lookup(hook->target);
+	int err;
 
 	if (!addr)
 		return kfs_hook_fail(hook, -ENOENT, "this kernel has no %s",
@@ -167,7 +172,10 @@ static int __init kfs_hook_init(struct kfs_hook *hook)
 				     "%s cannot be traced on this kernel",
 				     hook->target);
 	hook->trampoline = (unsigned long)hook->tramp_fn;
-	return kfs_hook_prove(hook);
+	mutex_lock(&kfs_hook_lock);
+	err = kfs_hook_prove(hook);
+	mutex_unlock(&kfs_hook_lock);
+	return err;
 }
 
 int __init kfs_hooks_init(void)
@@ -183,7 +191,8 @@ int __init kfs_hooks_init(void)
 		err = kfs_hook_init(hook);
 		if (err) {
 			pr_err("%s hook: %s\n", hook->name, hook->reason);
-			return err;
+			if (!hook->optional)
+				return err;
 		}
 	}
 	return 0;

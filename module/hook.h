@@ -17,10 +17,12 @@ struct kfs_hook {
 	void (*tramp_fn)(void);
 	int (*selftest)(void);		/* 0: the live hook fired */
 	const bool *enabled;		/* module parameter */
+	bool optional;			/* its failure does not fail the load */
 
 	/* Under kfs_hook_lock. */
 	unsigned long ip;		/* of the fentry site, 0: unavailable */
 	unsigned long trampoline;
+	bool proven;			/* the self-test passed */
 	unsigned int users;
 	int error;
 	char reason[128];

@@ -26,6 +26,7 @@
 #define KFS_VERSION		"0.1.0"
 #define KFS_MAX_FILTERS		8
 #define KFS_MAX_VMS_PER_USER	1024
+#define KFS_MAX_KICKS_PER_USER	16384
 
 struct kfs_policy;
 
@@ -211,6 +212,8 @@ int kfs_hypercall_selftest(void);
 int kfs_device_init(void);
 void kfs_device_exit(void);
 int kfs_control_fd(struct kfs_vm *vm);
+long kfs_device_kick_stats(struct file *kick, unsigned int cmd,
+			   unsigned long arg);
 bool kfs_file_is_ours(const struct file *file);
 
 /* kick.c */

@@ -6,6 +6,7 @@
 
 enum kfs_hook_id {
 	KFS_HOOK_HYPERCALL,
+	KFS_HOOK_VCPU_IOCTL,
 	KFS_HOOK_COUNT
 };
 

@@ -31,6 +31,7 @@ int __init kfs_kvm_symbols_resolve(void)
 	if (!addr)
 		return -ENOENT;
 	kfs_addr.no_restart = (void *)addr;
+	kfs_addr.vcpu_ioctl = (void *)kfs_symbol_require("kvm:kvm_vcpu_ioctl");
 
 	/*
 	 * KVM's files are told from others by where their operations live, so

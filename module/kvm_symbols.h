@@ -24,6 +24,9 @@
 	    (struct task_struct *task, unsigned int state),		\
 	    "wake_up_state")						\
 	row(bool, file_is_kvm, (struct file *file), "kvm:file_is_kvm")	\
+	row(long, vcpu_ioctl,						\
+	    (struct file *file, unsigned int cmd, unsigned long arg),	\
+	    "kvm:kvm_vcpu_ioctl")					\
 	row(struct module *, module_address, (unsigned long addr),	\
 	    "__module_address")						\
 	row(int, emulate_hypercall, (struct kvm_vcpu *vcpu),		\
@@ -47,6 +50,9 @@ struct kfs_addresses {
 	int (*complete_hypercall)(struct kvm_vcpu *vcpu);
 	long (*no_restart)(struct restart_block *block);
 	struct module *kvm;
+	/* Only compared with: what makes a file a vCPU's. */
+	long (*vcpu_ioctl)(struct file *file, unsigned int cmd,
+			   unsigned long arg);
 };
 
 extern struct kfs_addresses kfs_addr;

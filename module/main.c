@@ -5,6 +5,7 @@
 #include <linux/module.h>
 
 #include "kfs.h"
+#include "kick.h"
 #include "kvm_hooks.h"
 #include "kvm_symbols.h"
 #include "symbols.h"
@@ -21,6 +22,19 @@ uint kfs_param_max_vms = KFS_MAX_VMS_PER_USER;
 module_param_named(max_vms, kfs_param_max_vms, uint, 0444);
 MODULE_PARM_DESC(max_vms, "Attached VMs per user (default 1024)");
 
+bool kfs_param_kick = true;
+module_param_named(kick, kfs_param_kick, bool, 0444);
+MODULE_PARM_DESC(kick, "Kick fds (default 1)");
+
+/* Not without the kick itself. */
+bool kfs_param_vcpu_ioctl = true;
+module_param_named(vcpu_ioctl, kfs_param_vcpu_ioctl, bool, 0444);
+MODULE_PARM_DESC(vcpu_ioctl, "Kick by ioctl on the vCPU's fd, for openers that ask (default 1)");
+
+uint kfs_param_max_kicks = KFS_MAX_KICKS_PER_USER;
+module_param_named(max_kicks, kfs_param_max_kicks, uint, 0444);
+MODULE_PARM_DESC(max_kicks, "Kick fds per user (default 16384)");
+
 static int __init kfs_init(void)
 {
 	int err;
@@ -34,6 +48,9 @@ static int __init kfs_init(void)
 	err = kfs_vms_init();
 	if (err)
 		return err;
+	kfs_kick_init();
+	if (!kfs_kick_works())
+		kfs_param_vcpu_ioctl = false;
 	err = kfs_hooks_init();
 	if (err)
 		goto fail_vms;

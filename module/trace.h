@@ -71,6 +71,26 @@ TRACE_EVENT(kfs_syscall_decline,
 		  __entry->vcpu_id, __entry->nr, __entry->reason)
 );
 
+/* A vCPU was kicked: what it met, and by which way. */
+TRACE_EVENT(kfs_kick,
+	TP_PROTO(int vcpu_id, unsigned int met, bool user_exit),
+	TP_ARGS(vcpu_id, met, user_exit),
+	TP_STRUCT__entry(
+		__field(int, vcpu_id)
+		__field(unsigned int, met)
+		__field(bool, user_exit)
+	),
+	TP_fast_assign(
+		__entry->vcpu_id = vcpu_id;
+		__entry->met = met;
+		__entry->user_exit = user_exit;
+	),
+	TP_printk("vcpu %d by %s%s%s", __entry->vcpu_id,
+		  __entry->user_exit ? "ioctl" : "fd",
+		  __entry->met & 1 ? " coalesced" : "",
+		  __entry->met & 2 ? " interrupted" : "")
+);
+
 #endif
 
 #undef TRACE_INCLUDE_PATH

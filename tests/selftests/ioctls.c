@@ -4,6 +4,7 @@
  * defined errno, the caller's structure untouched, nothing changed.
  */
 #include "kfstest.h"
+#include "kicktest.h"
 #include "kselftest_harness.h"
 
 #define TAIL		64
@@ -49,6 +50,16 @@ static const struct ioctl_case cases[] = {
 	  { FIELD(kfs_set_policy, pad), FIELD(kfs_set_policy, reserved) } },
 	{ "KFS_ENABLE", KFS_ENABLE, sizeof(struct kfs_enable), true, true,
 	  false, 0, { FIELD(kfs_enable, reserved) } },
+	{ "KFS_CREATE_KICK", KFS_CREATE_KICK, sizeof(struct kfs_create_kick),
+	  false, true, false, KFS_KICK_FLAGS,
+	  { FIELD(kfs_create_kick, pad), FIELD(kfs_create_kick, reserved) } },
+	{ "KFS_KICK_INFO", KFS_KICK_INFO, sizeof(struct kfs_kick_info), false,
+	  false, true, 0, { FIELD(kfs_kick_info, reserved) } },
+	{ "KFS_KICK_STATS on the device", KFS_KICK_STATS,
+	  sizeof(struct kfs_kick_stats), false, false, true, 0,
+	  { FIELD(kfs_kick_stats, reserved) } },
+	{ "KFS_LIVE_VCPU_IOCTL", KFS_LIVE_VCPU_IOCTL, sizeof(struct kfs_live),
+	  false, true, false, 0, { FIELD(kfs_live, reserved) } },
 };
 
 /* Every structure starts alike. */
@@ -60,6 +71,7 @@ struct head {
 FIXTURE(ioctls) {
 	struct tvm keeper;	/* attached throughout: the hook stays live */
 	struct tvm t;		/* attached for control ioctls, else not */
+	int kick;		/* of the keeper: there is one to list */
 	unsigned char *buf;
 };
 
@@ -74,6 +86,8 @@ FIXTURE_SETUP(ioctls)
 		TH_LOG("%s", gvm_strerror(&self->t.vm));
 	self->t.dev = kfs_open();
 	ASSERT_LE(0, self->t.dev);
+	self->kick = kick_create(self->t.dev, self->keeper.vcpu->fd, 0);
+	ASSERT_LE(0, self->kick);
 	self->buf = mmap(NULL, BUF_SIZE, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->buf);
@@ -81,6 +95,7 @@ FIXTURE_SETUP(ioctls)
 
 FIXTURE_TEARDOWN(ioctls)
 {
+	close(self->kick);
 	tvm_destroy(&self->t);
 	tvm_destroy(&self->keeper);
 }
@@ -111,6 +126,14 @@ static int valid(FIXTURE_DATA(ioctls) *self, const struct ioctl_case *ic)
 		req->mode = KFS_MODE_IDENTITY;
 		break;
 	}
+	case KFS_CREATE_KICK:
+		((struct kfs_create_kick *)self->buf)->fd = t->vcpu->fd;
+		break;
+	case KFS_LIVE_VCPU_IOCTL:
+		/* Once for each open of the device. */
+		close(t->dev);
+		t->dev = kfs_open();
+		break;
 	case KFS_SET_POLICY: {
 		struct kfs_set_policy *req = (void *)self->buf;
 
@@ -153,7 +176,7 @@ static int make(int fd, unsigned long cmd, void *arg)
 /* After a success: give back what came out. */
 static void undo(const struct ioctl_case *ic, int ret)
 {
-	if (ic->cmd == KFS_ATTACH_VM && ret > 0)
+	if ((ic->cmd == KFS_ATTACH_VM || ic->cmd == KFS_CREATE_KICK) && ret > 0)
 		close(ret);
 }
 

@@ -172,6 +172,110 @@ struct kfs_attach_vm {
 #define KFS_ATTACH_VM		_IOW(KFSIO, 0x02, struct kfs_attach_vm)
 
 /*
+ * ---- Host ABI: the kick -------------------------------------------------
+ *
+ * A kick sets kvm_run->immediate_exit and makes the vCPU's thread leave
+ * KVM_RUN, now or at its next KVM_RUN: EINTR with immediate_exit set. The
+ * thread clears it, makes a full barrier and reads its events. EINTR with
+ * immediate_exit clear: run again. docs/kick.md has the whole contract.
+ */
+/* kfs_create_kick.flags */
+#define KFS_KICK_VM		(1U << 0)	/* fd is a VM's: kicks all its vCPUs */
+#define KFS_KICK_NONBLOCK	(1U << 1)	/* kick fd with O_NONBLOCK */
+#define KFS_KICK_FLAGS		(KFS_KICK_VM | KFS_KICK_NONBLOCK)
+
+struct kfs_create_kick {
+	__u32 size;
+	__u32 flags;			/* KFS_KICK_VM ... */
+	__u32 fd;			/* of a vCPU, or of a VM with KFS_KICK_VM */
+	__u32 pad;			/* 0 */
+	__u64 reserved[2];
+};
+/*
+ * Returns a kick fd (O_CLOEXEC). From the process that created the VM only;
+ * the kick fd itself works for whoever holds it.
+ *  EBADF       fd is no descriptor
+ *  EINVAL      fd is no vCPU (no VM); unknown flag; reserved not zero
+ *  EIO         the VM belongs to another process
+ *  EOPNOTSUPP  no kick on this kernel, or kick=0: KFS_KICK_INFO says why
+ *  EDQUOT      this user's kick fds are at the limit
+ */
+#define KFS_CREATE_KICK		_IOW(KFSIO, 0x03, struct kfs_create_kick)
+
+/* kfs_kick_info.mechanism */
+enum kfs_kick_mechanism {
+	KFS_KICK_BY_NONE = 0,		/* use a signal and immediate_exit */
+	KFS_KICK_BY_NOTIFY = 1,		/* TIF_NOTIFY_SIGNAL, proved at load */
+};
+
+/* Totals of the host, kicks by KFS_USER_EXIT included. */
+struct kfs_kick_info {
+	__u32 size;
+	__u32 flags;
+	__u32 mechanism;		/* out: enum kfs_kick_mechanism */
+	__u32 error;			/* out: errno of the self-test, 0 passed */
+	__u32 fds;			/* out: kick fds alive */
+	__u32 max_fds;			/* out: limit for one user */
+	__u64 requested;		/* out: vCPUs kicked */
+	__u64 coalesced;		/* out: ... with an earlier kick not cleared yet */
+	__u64 interrupted;		/* out: ... that were inside KVM_RUN */
+	__u64 user_exits;		/* out: ... by KFS_USER_EXIT */
+	char  reason[128];		/* out: one line, empty when all is well */
+	__u64 reserved[4];
+};
+/* Anyone who can open the device. EFAULT, EINVAL, E2BIG. */
+#define KFS_KICK_INFO		_IOWR(KFSIO, 0x04, struct kfs_kick_info)
+
+struct kfs_kick_stats {
+	__u32 size;
+	__u32 flags;
+	/*
+	 * On the device: in, the first kick fd with this id or above, ENOENT
+	 * when there is none; start from 0. On a kick fd: ignored.
+	 */
+	__u64 id;			/* in/out */
+	__u32 pid;			/* out: creator's thread group, in the caller's namespace, 0 if none */
+	__u32 uid;			/* out: creator's uid, in the caller's namespace */
+	__u32 vcpu;			/* out: vCPU id, ~0 for a whole VM */
+	__u32 vcpus;			/* out: vCPUs it kicks now */
+	__u32 unacknowledged;		/* out: ... whose immediate_exit is set now */
+	__u32 age_ms;			/* out: since the first kick after the last clear, if any is set */
+	char  comm[16];			/* out: creator's name */
+	__u64 requested;		/* out: kicks by this fd */
+	__u64 coalesced;		/* out: vCPUs met with an earlier kick not cleared */
+	__u64 interrupted;		/* out: vCPUs met inside KVM_RUN */
+	__u64 unread;			/* out: what read() would give */
+	__u64 reserved[4];
+};
+/* On the device and on a kick fd, by anyone who holds it. */
+#define KFS_KICK_STATS		_IOWR(KFSIO, 0x05, struct kfs_kick_stats)
+
+struct kfs_live {
+	__u32 size;
+	__u32 flags;
+	__u64 reserved[2];
+};
+/*
+ * Makes KFS_USER_EXIT live on the host until this open of the device is
+ * closed. EALREADY twice; EOPNOTSUPP with vcpu_ioctl=0 or no kick; ENODEV:
+ * the hook cannot go live, KFS_HOOK_INFO says why.
+ */
+#define KFS_LIVE_VCPU_IOCTL	_IOW(KFSIO, 0x06, struct kfs_live)
+
+/*
+ * On a kick fd, argument 0: one kick, as a write of 8 bytes is. Returns how
+ * many vCPUs were inside KVM_RUN, a hint. EINVAL: another argument.
+ */
+#define KFS_KICK		_IO(KFSIO, 0x40)
+
+/*
+ * On a vCPU's fd, argument: flags, none defined. Kicks this vCPU without its
+ * mutex; returns 1 when it was inside KVM_RUN (a hint), else 0. EINVAL: not
+ * live on this host, or an unknown flag; EIO: another process's vCPU.
+ */
+#define KFS_USER_EXIT		_IO(KFSIO, 0x41)
+
+/*
  * ---- Host ABI: ioctls on the control fd ---------------------------------
  *
  * From the VM's own process only (EIO otherwise), KFS_VM_STATS excepted.
