@@ -157,6 +157,8 @@ static int build_page_tables(struct gvm *vm)
 	pdpt = pml4 + 512;
 	pd = pdpt + 512;
 	pml4[0] = (uintptr_t)pdpt | flags;
+	/* The same again where kernels live: GVM_UPPER_HALF. */
+	pml4[256] = (uintptr_t)pdpt | flags;
 	for (i = 0; i < 4; i++)
 		pdpt[i] = (uintptr_t)(pd + 512 * i) | flags;
 	for (i = 0; i < 4 * 512; i++)

@@ -103,6 +103,12 @@ int gvm_vcpu_create(struct gvm *vm, struct gvm_vcpu **vcpu);
 /* KVM's supported CPUID leaves plus `extra`; an extra leaf replaces its like. */
 int gvm_vcpu_set_cpuid(struct gvm_vcpu *vcpu,
 		       const struct kvm_cpuid_entry2 *extra, unsigned int n);
+/*
+ * Added to a function's address: it runs in the upper half, where guest kernels
+ * usually live. Its data stays where it is.
+ */
+#define GVM_UPPER_HALF 0xffff800000000000ULL
+
 /* fn(arg) runs from the next gvm_run() on; its return value is GVM_DONE's. */
 int gvm_set_entry(struct gvm_vcpu *vcpu, void *fn, void *arg,
 		  enum gvm_mode mode);
