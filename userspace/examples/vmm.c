@@ -5,6 +5,7 @@
  *
  *  1  attach the VM, give it a policy, switch it on
  *  2  make the calls that the kernel left to the VMM
+ *  3  tell the guest by CPUID that it can ask (this one asks anyway)
  *
  * The guest is 30 bytes of code in ring 0. Identity mode: its addresses are
  * the VMM's, so its page lies at one address in both. Without the module the
@@ -39,12 +40,21 @@ static const unsigned char code[] = {
 };
 
 /* 64-bit mode with one page of 2 MB, mapped to itself. */
-static void start_state(int vcpu, char *memory)
+static void start_state(int kvm, int vcpu, char *memory)
 {
 	__u64 *table = (__u64 *)(memory + (TABLES - BASE));
 	struct kvm_regs regs = { .rip = BASE, .rflags = 2 };
+	static struct {
+		struct kvm_cpuid2 table;
+		struct kvm_cpuid_entry2 entries[128];
+	} cpuid = { .table.nent = 127 };
 	struct kvm_sregs s;
 
+	/* 3 */
+	if (ioctl(kvm, KVM_GET_SUPPORTED_CPUID, &cpuid) ||
+	    kfs_cpuid_add(&cpuid.table, 128) ||
+	    ioctl(vcpu, KVM_SET_CPUID2, &cpuid))
+		err(1, "CPUID");
 	table[0] = (TABLES + 0x1000) | 3;
 	table[512] = (TABLES + 0x2000) | 3;
 	table[1024 + BASE / SIZE] = BASE | 0x83;
@@ -87,7 +97,7 @@ int main(void)
 		   PROT_READ | PROT_WRITE, MAP_SHARED, vcpu, 0);
 	if (run == MAP_FAILED)
 		err(1, "kvm_run");
-	start_state(vcpu, memory);
+	start_state(kvm, vcpu, memory);
 
 	/* 1: without the module the VM runs all the same */
 	policy = kfs_policy_new(EPERM);
