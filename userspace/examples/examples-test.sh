@@ -20,7 +20,7 @@ ok() {
 	fi
 }
 
-echo 1..10
+echo 1..13
 
 vmm >"$tmp/out" 2>"$tmp/err"
 ok "vmm: runs"
@@ -48,6 +48,25 @@ kvm-fastsys status >"$tmp/status" 2>&1 &&
 ok "status: names the hook"
 ! grep -q "$(printf '\033')" "$tmp/status"
 ok "status: no colour into a file"
+
+# A VM at work, asked about from outside: until it shows or has ended.
+hypercall --set loaded --calls 20000 --passes 2 >"$tmp/bench" 2>&1 &
+vmm=$!
+while kvm-fastsys status --json >"$tmp/json" && kill -0 $vmm 2>/dev/null; do
+	kvm-fastsys status >"$tmp/status"
+	grep -q '"ran":[1-9]' "$tmp/json" &&
+		grep -q '^  getppid  *[1-9]' "$tmp/status" && break
+done
+grep -q "\"pid\":$vmm," "$tmp/json" && grep -q '"state":"enabled"' "$tmp/json"
+ok "status --json: a VM at work with its process"
+grep -q "^VM [0-9]*: pid $vmm (hypercall), identity, enabled$" "$tmp/status"
+ok "status: the same"
+grep -q '^  ran [1-9][0-9,]*, denied 0, deferred 0, refused 0, interrupted 0$' \
+	"$tmp/status"
+ok "status: its counters"
+kill $vmm 2>/dev/null
+wait $vmm 2>/dev/null
+rm "$tmp"/*
 
 # In this order: the demo leaves its VM behind for a moment.
 kvm-fastsys demo --keep-module >"$tmp/demo" 2>&1

@@ -491,12 +491,13 @@ static void show_text(const struct utsname *uts)
 	for (unsigned int i = 0; i < found; i++) {
 		const struct finding *f = &findings[i];
 
-		printf("%s%-5s%s %-9s %s\n",
+		printf("%s%-5s%s ",
 		       colour(f->result == OK ? GOOD :
 			      f->result == FAIL ? BAD : FAINT),
-		       words[f->result], colour(PLAIN), f->name, f->detail);
+		       words[f->result], colour(PLAIN));
+		printf("%-9s %s\n", f->name, f->detail);
 		if (f->next[0])
-			printf("                next: %s\n", f->next);
+			wrapped(stdout, "                next: ", 22, f->next);
 	}
 	if (failed())
 		printf("\nkvm_fastsys would not work on %s.\n", uts->release);

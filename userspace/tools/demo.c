@@ -57,14 +57,14 @@ static void fail(const char *fmt, ...)
 	__attribute__((format(printf, 1, 2), noreturn));
 static void fail(const char *fmt, ...)
 {
+	char text[512];
 	va_list ap;
 
 	fflush(stdout);
 	va_start(ap, fmt);
-	fprintf(stderr, "kvm-fastsys demo: ");
-	vfprintf(stderr, fmt, ap);
-	fprintf(stderr, "\n");
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	wrapped(stderr, "kvm-fastsys demo: ", 2, text);
 	exit(EXIT_FAILED);
 }
 
@@ -557,7 +557,7 @@ int main(int argc, char **argv)
 	if (argp_parse(&argp, argc, argv, 0, NULL, &choice))
 		return EXIT_FAILED;
 	if (access(MODULE_DIR, F_OK)) {
-		fprintf(stderr, "kvm-fastsys demo: %s\n",
+		wrapped(stderr, "kvm-fastsys demo: ", 2,
 			kfs_strerror(-ENOENT, KFS_WHAT_OPEN));
 		return EXIT_NO_MODULE;
 	}

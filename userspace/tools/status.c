@@ -13,6 +13,7 @@
 #include <kfs.h>
 
 #include "tool.h"
+#include "vsock.h"
 
 #define MAX_CALLS 512		/* more rows than there are system calls */
 #define SHOWN_CALLS 10
@@ -171,6 +172,7 @@ static void show_calls(const struct vm *vm)
 static void show_vm(const struct vm *vm)
 {
 	const struct kfs_vm_stats *s = &vm->stats;
+	char text[256];
 
 	printf("\nVM %llu: pid %u (%.16s), %s, %s%s%s%s\n",
 	       (unsigned long long)s->id, s->pid, s->comm, mode_name(s->mode),
@@ -180,9 +182,11 @@ static void show_vm(const struct vm *vm)
 	       s->attach_flags & KFS_BLOCKING ? ", blocking" : "");
 	printf("  vCPUs that called %u, in a call now %u\n", s->vcpus,
 	       s->in_call);
-	printf("  ran %s, denied %s, deferred %s, refused %s, interrupted %s\n",
-	       grouped(s->ran), grouped(s->denied), grouped(s->deferred),
-	       grouped(s->refused), grouped(s->interrupted));
+	snprintf(text, sizeof(text),
+		 "ran %s, denied %s, deferred %s, refused %s, interrupted %s",
+		 grouped(s->ran), grouped(s->denied), grouped(s->deferred),
+		 grouped(s->refused), grouped(s->interrupted));
+	wrapped(stdout, "  ", 2, text);
 	show_reasons(s);
 	show_calls(vm);
 }
@@ -205,7 +209,7 @@ static void show_text(const struct status *st)
 			      PLAIN),
 		       hook_state(h->state), colour(PLAIN), h->users);
 		if (h->reason[0])
-			printf("  %.128s\n", h->reason);
+			wrapped(stdout, "  ", 2, h->reason);
 		dead |= bad;
 	}
 	if (dead)
@@ -293,6 +297,7 @@ static void show_json(const struct status *st)
 	struct json_object *o = json_object_new_object();
 	struct json_object *hooks = json_object_new_array();
 	struct json_object *vms = json_object_new_array();
+	struct json_object *vsock = vsock_status_json();
 
 	json_object_object_add(o, "loaded", json_object_new_boolean(true));
 	add_field(o, "module_version", info->module_version);
@@ -316,6 +321,8 @@ static void show_json(const struct status *st)
 	for (const struct vm *vm = st->vms; vm; vm = vm->next)
 		json_object_array_add(vms, vm_json(vm));
 	json_object_object_add(o, "vms", vms);
+	if (vsock)
+		json_object_object_add(o, "vsock", vsock);
 	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY));
 	json_object_put(o);
 }
@@ -327,18 +334,23 @@ static int not_there(int err, bool json)
 
 	if (json) {
 		struct json_object *o = json_object_new_object();
+		struct json_object *vsock;
 
 		json_object_object_add(o, "loaded",
 				       json_object_new_boolean(loaded));
 		add_str(o, "error", text);
+		vsock = vsock_status_json();
+		if (vsock)
+			json_object_object_add(o, "vsock", vsock);
 		puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY));
 		json_object_put(o);
 	} else if (loaded) {
-		fprintf(stderr, "kvm-fastsys: %s\n", text);
+		wrapped(stderr, "kvm-fastsys: ", 2, text);
 	} else {
 		printf("kvm_fastsys is not loaded.\n"
 		       "Next: modprobe kvm_fastsys    (as root)\n"
 		       "      kvm-fastsys check       (would it work on this kernel?)\n");
+		vsock_status_text();
 	}
 	return loaded ? EXIT_FAILED : EXIT_NO_MODULE;
 }
@@ -383,12 +395,13 @@ int cmd_status(int argc, char **argv)
 	ret = read_status(dev, &st);
 	close(dev);
 	if (ret) {
-		fprintf(stderr, "kvm-fastsys: status: %s\n",
+		wrapped(stderr, "kvm-fastsys: status: ", 2,
 			kfs_strerror(ret, KFS_WHAT_GET_INFO));
 	} else if (json) {
 		show_json(&st);
 	} else {
 		show_text(&st);
+		vsock_status_text();
 	}
 	free_status(&st);
 	return ret ? EXIT_FAILED : EXIT_OK;

@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* Exit statuses, as the manual page has them. */
 enum {
@@ -20,6 +21,7 @@ enum {
 int cmd_status(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 
 /* argp_parse() with the options every subcommand has the same way. */
 void parse(const struct argp *argp, int argc, char **argv, void *input);
@@ -33,7 +35,13 @@ bool first_line(const char *path, char *buf, size_t len);
 enum colour { PLAIN, GOOD, BAD, FAINT };
 const char *colour(enum colour c);
 
-/* 1234567 as "1,234,567"; the buffers rotate, four can be in use at once. */
+/* 1234567 as "1,234,567"; the buffers rotate, eight can be in use at once. */
 const char *grouped(unsigned long long n);
+
+/*
+ * `first`, then the text, in lines of at most 80 columns; all but the first
+ * line are indented.
+ */
+void wrapped(FILE *f, const char *first, unsigned int indent, const char *text);
 
 #endif /* KFS_TOOL_H */
