@@ -334,7 +334,7 @@ static int kfs_vsock_sysctl(KFS_CTL_CONST struct ctl_table *table, int write,
 		.extra1 = (void *)&kfs_vsock_setting_##setting,		\
 	}
 
-static struct ctl_table kfs_vsock_table[] = {
+static struct ctl_table kfs_vsock_sysctl_table[] = {
 	KFS_VSOCK_SYSCTL("mode", mode),
 	KFS_VSOCK_SYSCTL("nodelay", nodelay),
 	KFS_VSOCK_SYSCTL("ports", ports),
@@ -350,7 +350,7 @@ int __init kfs_vsock_settings_init(void)
 	int err;
 
 	kfs_vsock_sysctls = register_sysctl("net/kvm_fastsys_vsock",
-					    kfs_vsock_table);
+					    kfs_vsock_sysctl_table);
 	if (!kfs_vsock_sysctls)
 		return -ENOMEM;
 	mutex_lock(&kfs_vsock_settings_lock);

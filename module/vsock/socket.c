@@ -3,41 +3,18 @@
  * Which sockets have a state of ours, and the memory they hold.
  *
  * The socket has no field to hang a state on, so states are found by the
- * socket's address. A socket's own callers hold its lock and so keep their
- * state; RCU is for the neighbours in the chain. kfs_vsock_lock is a leaf.
+ * socket's address. kfs_vsock_lock is a leaf.
  */
-#include <linux/hash.h>
-#include <linux/rculist.h>
 #include <linux/slab.h>
 
 #include "vsock.h"
 
-#define KFS_VSOCK_BITS	12
-
-static struct hlist_head kfs_vsock_table[1 << KFS_VSOCK_BITS];
+struct hlist_head kfs_vsock_table[1 << KFS_VSOCK_BITS];
 static DEFINE_SPINLOCK(kfs_vsock_lock);
 
 atomic_t kfs_vsock_sockets;
 atomic64_t kfs_vsock_memory;
 unsigned int kfs_vsock_selftest_hits;
-
-static struct hlist_head *kfs_vsock_bucket(const struct vsock_sock *vsk)
-{
-	return &kfs_vsock_table[hash_ptr((void *)vsk, KFS_VSOCK_BITS)];
-}
-
-struct kfs_vsock_sock *kfs_vsock_find(const struct vsock_sock *vsk)
-{
-	struct kfs_vsock_sock *st;
-
-	rcu_read_lock_sched();
-	hlist_for_each_entry_rcu(st, kfs_vsock_bucket(vsk), node,
-				 rcu_read_lock_sched_held())
-		if (st->vsk == vsk)
-			break;
-	rcu_read_unlock_sched();
-	return st;
-}
 
 static bool kfs_vsock_charge(size_t size)
 {
@@ -157,6 +134,7 @@ int kfs_vsock_selftest_add(struct vsock_sock *vsk)
 		return -ENOMEM;
 	st->selftest = true;
 	st->busy = true;
+	kfs_vsock_settle(st);
 	return 0;
 }
 
@@ -213,5 +191,4 @@ void kfs_vsock_buffer_put(struct kfs_vsock_sock *st)
 	sock_kfree_s(sk_vsock(st->vsk), st->buf, st->size);
 	atomic64_sub(st->size, &kfs_vsock_memory);
 	WRITE_ONCE(st->buf, NULL);
-	st->staged = 0;
 }

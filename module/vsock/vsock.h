@@ -8,8 +8,10 @@
 #endif
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/hash.h>
 #include <linux/hrtimer.h>
 #include <linux/percpu.h>
+#include <linux/rculist.h>
 #include <linux/srcu.h>
 #include <linux/types.h>
 #include <linux/virtio_vsock.h>
@@ -46,7 +48,7 @@ enum kfs_vsock_kind {
 
 enum kfs_vsock_reason {
 	KFS_FLUSH_FULL,		/* the next write would not fit */
-	KFS_FLUSH_TIME,		/* a writer found delay_us/2 over */
+	KFS_FLUSH_TIME,		/* a writer found delay_us nearly over */
 	KFS_FLUSH_TIMER,	/* delay_us over and no writer came */
 	KFS_FLUSH_CREDIT,	/* the peer's window is used up */
 	KFS_FLUSH_UNCORK,	/* the write that ends a MSG_MORE row */
@@ -70,14 +72,16 @@ struct kfs_vsock_sock {
 	struct hlist_node node;		/* kfs_vsock_lock, read under RCU */
 	struct vsock_sock *vsk;
 
-	/* Looked at by every write. */
-	u32 staged;			/* bytes waiting; timer peeks */
-	bool busy;			/* our own send, or the self-test */
+	/* All that a write looks at which is not merged. */
+	u32 quick;			/* `generation`; 0 when staged or busy */
 	u8 kind;			/* enum kfs_vsock_kind, of `generation` */
 	u8 streak;
+
 	s8 nodelay;			/* the option; -1: never set */
-	u32 generation;
+	bool busy;			/* our own send, or the self-test */
 	bool selftest;
+	u32 generation;
+	u32 staged;			/* bytes waiting; timer peeks */
 
 	u8 *buf;
 	u32 size;
@@ -126,7 +130,31 @@ extern int kfs_vsock_live;		/* enum kfs_vsock_mode */
 int kfs_vsock_set_mode(int mode);
 
 /* socket.c: the table */
-struct kfs_vsock_sock *kfs_vsock_find(const struct vsock_sock *vsk);
+#define KFS_VSOCK_BITS	12
+extern struct hlist_head kfs_vsock_table[1 << KFS_VSOCK_BITS];
+
+static inline struct hlist_head *kfs_vsock_bucket(const struct vsock_sock *vsk)
+{
+	return &kfs_vsock_table[hash_ptr((void *)vsk, KFS_VSOCK_BITS)];
+}
+
+/*
+ * Callers hold the socket's lock and so keep its state; RCU is for its
+ * neighbours in the chain. In line, for it is in the path of every write.
+ */
+static inline struct kfs_vsock_sock *
+kfs_vsock_find(const struct vsock_sock *vsk)
+{
+	struct kfs_vsock_sock *st;
+
+	rcu_read_lock_sched_notrace();
+	hlist_for_each_entry_rcu_notrace(st, kfs_vsock_bucket(vsk), node)
+		if (st->vsk == vsk)
+			break;
+	rcu_read_unlock_sched_notrace();
+	return st;
+}
+
 struct kfs_vsock_sock *kfs_vsock_make(struct vsock_sock *vsk);
 void kfs_vsock_forget(struct vsock_sock *vsk);
 int kfs_vsock_selftest_add(struct vsock_sock *vsk);
@@ -150,6 +178,11 @@ void kfs_vsock_finish(struct kfs_vsock_sock *st, enum kfs_vsock_reason why);
 void kfs_vsock_drain(struct vsock_sock *vsk);	/* takes the lock itself */
 void kfs_vsock_state_init(struct kfs_vsock_sock *st);
 void kfs_vsock_judge(struct kfs_vsock_sock *st);
+
+static inline void kfs_vsock_settle(struct kfs_vsock_sock *st)
+{
+	st->quick = st->staged || st->busy ? 0 : st->generation;
+}
 
 /* Entered from trampolines; KFS_PASS lets the kernel's function run. */
 ssize_t kfs_vsock_enqueue(struct vsock_sock *vsk, struct msghdr *msg,

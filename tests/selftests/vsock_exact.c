@@ -259,8 +259,9 @@ TEST_F_TIMEOUT(exact, outq_and_poll, 120)
 	} else {
 		EXPECT_EQ(0, outq);
 		/* Staged bytes count as not sent yet. */
-		for (i = 0; i < 40; i++)
+		for (i = 0; i < 40; i++) {
 			EXPECT_EQ(1, send(fds[0], block, 1, MSG_MORE));
+		}
 		EXPECT_EQ(40, recv(fds[1], drain, 40, MSG_WAITALL));
 		ioctl(fds[0], SIOCOUTQ, &outq);
 		EXPECT_EQ(0, outq);
@@ -311,10 +312,12 @@ TEST_F_TIMEOUT(exact, seqpacket_untouched, 60)
 	int fds[2], i;
 
 	ASSERT_EQ(0, vsock_pair_type(fds, SOCK_SEQPACKET));
-	for (i = 0; i < 200; i++)
+	for (i = 0; i < 200; i++) {
 		ASSERT_EQ(i % 100 + 1, send(fds[0], buf, i % 100 + 1, 0));
-	for (i = 0; i < 200; i++)
+	}
+	for (i = 0; i < 200; i++) {
 		ASSERT_EQ(i % 100 + 1, recv(fds[1], buf, sizeof(buf), 0));
+	}
 	EXPECT_EQ(before, vsock_stat("staged_writes"));
 	close(fds[0]);
 	close(fds[1]);

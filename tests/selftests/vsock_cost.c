@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR LGPL-2.1
+/*
+ * What a write costs that is not merged, with merging on and off. In the
+ * counting machine a nanosecond is an instruction, so the difference of the
+ * quickest of many is the code's own length; elsewhere the limit is not judged.
+ */
+#include <sys/socket.h>
+
+#include "kfstest.h"
+#include "vsocktest.h"
+#include "kselftest_harness.h"
+
+#define ROUNDS		2000
+#define MAX_ADDED	60	/* instructions */
+
+struct cost {
+	uint64_t write;		/* quickest send() */
+	uint64_t exchange;	/* median of a request and its answer */
+};
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void *answer(void *arg)
+{
+	int fd = *(int *)arg;
+	static char buf[8192];
+	ssize_t n;
+
+	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
+		if (buf[n - 1] == '?' && send(fd, "!", 1, MSG_NOSIGNAL) != 1)
+			break;
+	return NULL;
+}
+
+/* `head` bytes in a write of their own when not 0, then `len`. */
+static struct cost exchanges(int fd, size_t head, size_t len)
+{
+	static uint64_t took[ROUNDS];
+	static char buf[8192];
+	struct cost cost = { .write = UINT64_MAX };
+	unsigned int i;
+	char reply;
+
+	memset(buf, 'x', sizeof(buf));
+	buf[len - 1] = '?';
+	for (i = 0; i < ROUNDS; i++) {
+		uint64_t start = now_ns(), mid;
+
+		if (head)
+			send(fd, buf + 4096, head, 0);
+		mid = now_ns();
+		send(fd, buf, len, 0);
+		took[i] = now_ns();
+		if (took[i] - mid < cost.write)
+			cost.write = took[i] - mid;
+		recv(fd, &reply, 1, 0);
+		took[i] = now_ns() - start;
+	}
+	qsort(took, ROUNDS, sizeof(took[0]), compare);
+	cost.exchange = took[ROUNDS / 2];
+	return cost;
+}
+
+/* Quickest of `n` writes in a row to a reader that keeps up. */
+static uint64_t row(int fd, size_t len, unsigned int n)
+{
+	static char buf[8192];
+	uint64_t best = UINT64_MAX;
+
+	memset(buf, 'x', sizeof(buf));
+	while (n--) {
+		uint64_t start = now_ns(), took;
+
+		send(fd, buf, len, 0);
+		took = now_ns() - start;
+		if (took < best)
+			best = took;
+	}
+	return best;
+}
+
+FIXTURE(cost) {
+	int fds[2];
+	pthread_t thread;
+	bool counting;
+};
+
+FIXTURE_SETUP(cost)
+{
+	const char *why = vsock_setup();
+	const char *mode = getenv("KFS_MODE");
+
+	if (why)
+		SKIP(return, "%s", why);
+	self->counting = mode && !strcmp(mode, "counting");
+	ASSERT_EQ(0, vsock_set("mode", "off"));
+	ASSERT_EQ(0, vsock_pair(self->fds));
+	pthread_create(&self->thread, NULL, answer, &self->fds[1]);
+}
+
+FIXTURE_TEARDOWN(cost)
+{
+	vsock_set("mode", "off");
+	shutdown(self->fds[0], SHUT_RDWR);
+	pthread_join(self->thread, NULL);
+	close(self->fds[0]);
+	close(self->fds[1]);
+}
+
+TEST_F_TIMEOUT(cost, exchange, 300)
+{
+	static const size_t sizes[] = { 1, 64, 512, 2048, 4096 };
+	struct cost off, on;
+	unsigned int i;
+
+	for (i = 0; i < 5; i++) {
+		size_t head = i == 2 ? 10 : 0;
+
+		ASSERT_EQ(0, vsock_set("mode", "off"));
+		exchanges(self->fds[0], head, sizes[i]);
+		off = exchanges(self->fds[0], head, sizes[i]);
+		ASSERT_EQ(0, vsock_set("mode", "on"));
+		exchanges(self->fds[0], head, sizes[i]);
+		on = exchanges(self->fds[0], head, sizes[i]);
+		TH_LOG("%s%zu B: write %llu + %lld, exchange %llu + %lld",
+		       head ? "10 + " : "", sizes[i],
+		       (unsigned long long)off.write,
+		       (long long)(on.write - off.write),
+		       (unsigned long long)off.exchange,
+		       (long long)(on.exchange - off.exchange));
+		if (self->counting)
+			EXPECT_GE(MAX_ADDED, (long long)(on.write - off.write));
+	}
+	EXPECT_EQ(0, vsock_stat("staged_writes"));
+}
+
+/* Streams that are not merged: too large, or NODELAY. */
+TEST_F_TIMEOUT(cost, streams, 300)
+{
+	uint64_t off_small, off_large, on;
+
+	row(self->fds[0], 64, ROUNDS);
+	off_small = row(self->fds[0], 64, ROUNDS);
+	row(self->fds[0], 4096, ROUNDS);
+	off_large = row(self->fds[0], 4096, ROUNDS);
+	ASSERT_EQ(0, vsock_set("mode", "on"));
+	ASSERT_EQ(0, vsock_nodelay(self->fds[0], 1));
+	row(self->fds[0], 64, ROUNDS);
+	on = row(self->fds[0], 64, ROUNDS);
+	TH_LOG("64 B NODELAY: %llu + %lld", (unsigned long long)off_small,
+	       (long long)(on - off_small));
+	if (self->counting)
+		EXPECT_GE(MAX_ADDED, (long long)(on - off_small));
+	on = row(self->fds[0], 4096, ROUNDS);
+	TH_LOG("4096 B: %llu + %lld", (unsigned long long)off_large,
+	       (long long)(on - off_large));
+	if (self->counting)
+		EXPECT_GE(MAX_ADDED, (long long)(on - off_large));
+	EXPECT_EQ(0, vsock_stat("staged_writes"));
+	ASSERT_EQ(0, vsock_nodelay(self->fds[0], 0));
+	row(self->fds[0], 64, ROUNDS);
+	on = row(self->fds[0], 64, ROUNDS);
+	TH_LOG("64 B merged: %llu, sent %llu", (unsigned long long)on,
+	       (unsigned long long)off_small);
+	EXPECT_LT(0, vsock_stat("staged_writes"));
+}
+
+TEST_HARNESS_MAIN
