@@ -298,19 +298,21 @@ static long kfs_control_ioctl(struct file *file, unsigned int cmd,
 	void __user *argp = (void __user *)arg;
 	struct kfs_vm *vm = file->private_data;
 
-	if (KFS_CMD(cmd) == KFS_CMD(KFS_VM_STATS))
-		return kfs_get_stats(vm, argp);
-	/* As KVM does: its memory is the creator's, so is its control. */
-	if (vm->mm != current->mm || test_bit(KFS_VM_BIT_DYING, &vm->bits))
-		return -EIO;
 	switch (KFS_CMD(cmd)) {
+	case KFS_CMD(KFS_VM_STATS):
+		return kfs_get_stats(vm, argp);
 	case KFS_CMD(KFS_SET_POLICY):
-		return kfs_control_set_policy(vm, argp);
 	case KFS_CMD(KFS_ENABLE):
-		return kfs_control_enable(vm, argp);
+		break;
 	default:
 		return -ENOTTY;
 	}
+	/* As KVM does: its memory is the creator's, so is its control. */
+	if (vm->mm != current->mm || test_bit(KFS_VM_BIT_DYING, &vm->bits))
+		return -EIO;
+	if (KFS_CMD(cmd) == KFS_CMD(KFS_SET_POLICY))
+		return kfs_control_set_policy(vm, argp);
+	return kfs_control_enable(vm, argp);
 }
 
 static int kfs_control_release(struct inode *inode, struct file *file)

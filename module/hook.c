@@ -14,7 +14,9 @@
 #include <linux/mutex.h>
 #include <linux/nospec.h>
 #include <linux/rcupdate.h>
+#include <linux/module.h>
 #include <linux/kvm_fastsys.h>
+#include <asm/text-patching.h>
 
 #include "compat/hook.h"
 #include "hook.h"
@@ -28,7 +30,8 @@ static const u8 kfs_nop5[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 
 static bool kfs_is_site(const u8 *p)
 {
-	return p[0] == KFS_CALL_OPCODE || !memcmp(p, kfs_nop5, KFS_SITE_SIZE);
+	return p[0] == KFS_CALL_OPCODE || p[0] == INT3_INSN_OPCODE ||
+	       !memcmp(p, kfs_nop5, KFS_SITE_SIZE);
 }
 
 /*
@@ -74,14 +77,17 @@ static int kfs_hook_install(struct kfs_hook *hook)
 	err = kfs_compat_hook_install(hook);
 	if (err == -EBUSY)
 		return kfs_hook_fail(hook, err,
-				     "%s is taken by another direct user (BPF, tracer)",
+				     "%s is taken by BPF, another tracer or a livepatch",
 				     hook->target);
 	if (err)
 		return kfs_hook_fail(hook, err, "ftrace refused %s: error %d",
 				     hook->target, err);
 
-	/* A site that stayed a NOP would let every call of ours pass by. */
-	if (!kfs_site_target(hook->ip)) {
+	/*
+	 * A site that stayed a NOP would let every call of ours pass by. (A
+	 * breakpoint there is another tracer's patching under way.)
+	 */
+	if (!memcmp((const void *)hook->ip, kfs_nop5, KFS_SITE_SIZE)) {
 		kfs_compat_hook_remove(hook);
 		return kfs_hook_fail(hook, -EIO, "%s was not patched",
 				     hook->target);
@@ -95,10 +101,15 @@ static void kfs_hook_remove(struct kfs_hook *hook)
 {
 	int err = kfs_compat_hook_remove(hook);
 
-	/* Only a kernel whose ftrace has shut itself down does this. */
-	if (err)
-		pr_err("cannot remove the hook on %s (%d): keep the module loaded and reboot\n",
+	/*
+	 * Only a kernel whose ftrace has shut itself down does this. The hooked
+	 * function goes on calling our text, so that has to stay for good.
+	 */
+	if (err) {
+		__module_get(THIS_MODULE);
+		pr_err("cannot remove the hook on %s (%d): the module stays loaded, reboot to be rid of it\n",
 		       hook->target, err);
+	}
 }
 
 /*
@@ -202,8 +213,8 @@ void kfs_hooks_exit(void)
 {
 	/*
 	 * Nobody holds a hook any more, but a task may have been preempted in a
-	 * trampoline, or in our code just before its last return. Neither
-	 * sleeps there, so a grace period of the tasks flavour sees them out.
+	 * trampoline, or in our code just before its last return. Nobody sleeps
+	 * there (whoever may sleep is waited for by what it serves), so a grace period of the tasks flavour sees them out.
 	 */
 	synchronize_rcu_tasks();
 }

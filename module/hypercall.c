@@ -13,6 +13,7 @@
 #include <linux/nospec.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 
 #include "entry.h"
 #include "kfs.h"
@@ -108,15 +109,46 @@ static unsigned long kfs_read_rsp(struct kvm_vcpu *vcpu)
 	return vcpu->arch.regs[VCPU_REGS_RSP];
 }
 
+/* The argument that points to a relative timeout, for calls that have one. */
+static unsigned long kfs_timeout_pointer(unsigned int nr,
+					 const struct pt_regs *regs)
+{
+	switch (nr) {
+	case __NR_nanosleep:
+		return regs->di;
+	case __NR_clock_nanosleep:
+		return regs->dx;
+	case __NR_futex:
+		return regs->r10;
+	default:
+		return 0;	/* poll: the timeout is the argument */
+	}
+}
+
+static bool kfs_read_timeout(struct __kernel_timespec *to, unsigned int nr,
+			     const struct pt_regs *regs)
+{
+	unsigned long from = kfs_timeout_pointer(nr, regs);
+
+	/* Without a page fault: kvm->srcu is held, and a fault may wait. */
+	memset(to, 0, sizeof(*to));
+	return !from || !copy_from_user_nofault(to, (void __user *)from,
+						sizeof(*to));
+}
+
 /*
  * An interrupted sleep that KVM_RUN re-entry brings back is told by the same
- * instruction, stack and arguments. A different call on the same stack means
- * that the guest gave the sleep up; one on another stack is an interrupt
- * handler's, and the sleep may still come back.
+ * instruction, stack, arguments and timeout. A different call on the same stack
+ * means that the guest gave the sleep up; one on another stack is an interrupt
+ * handler's, and the sleep may still come back. What remains: a guest that is
+ * moved off an interrupted sleep from outside and later asks for the very same
+ * one from the same place is given the rest of the first.
  */
 static bool kfs_is_resumed(struct kfs_restart *rs, struct kvm_vcpu *vcpu,
 			   unsigned int nr, const struct pt_regs *regs)
 {
+	struct __kernel_timespec timeout;
+
 	if (rs->rsp != kfs_read_rsp(vcpu))
 		return false;
 	rs->valid = false;
@@ -124,7 +156,9 @@ static bool kfs_is_resumed(struct kfs_restart *rs, struct kvm_vcpu *vcpu,
 	       rs->rip == static_call(kfs_get_linear_rip)(vcpu) &&
 	       rs->args[0] == regs->di && rs->args[1] == regs->si &&
 	       rs->args[2] == regs->dx && rs->args[3] == regs->r10 &&
-	       rs->args[4] == regs->r8 && rs->args[5] == regs->r9;
+	       rs->args[4] == regs->r8 && rs->args[5] == regs->r9 &&
+	       kfs_read_timeout(&timeout, nr, regs) &&
+	       !memcmp(&timeout, &rs->timeout, sizeof(timeout));
 }
 
 static void kfs_save_restart(struct kfs_restart *rs, struct kvm_vcpu *vcpu,
@@ -140,7 +174,8 @@ static void kfs_save_restart(struct kfs_restart *rs, struct kvm_vcpu *vcpu,
 	rs->args[4] = regs->r8;
 	rs->args[5] = regs->r9;
 	rs->block = current->restart_block;
-	rs->valid = true;
+	/* A timeout that cannot be read again runs in full again. */
+	rs->valid = kfs_read_timeout(&rs->timeout, nr, regs);
 }
 
 /*
@@ -166,8 +201,9 @@ static __always_inline long kfs_make_call(struct kfs_vcpu *kv,
  * signal handler's own sleep would overwrite it, so it moves to the vCPU, and
  * the ioctl around us has nothing to restart.
  *
- * The guest stays on its hypercall only while a signal (or a kick) is pending,
- * which makes KVM_RUN return before the guest runs; a stray restart code would
+ * The guest stays on its hypercall only while a signal (or a kick, which a call
+ * can have eaten the wake-up of) is pending, which makes KVM_RUN return before
+ * the guest runs; a stray restart code would
  * otherwise spin for ever.
  */
 static noinline int kfs_interrupted(const struct kfs_vm *vm,
@@ -175,7 +211,9 @@ static noinline int kfs_interrupted(const struct kfs_vm *vm,
 				    unsigned int nr, long ret)
 {
 	bool timed = ret == -ERESTART_RESTARTBLOCK;
-	bool again = !(vm->flags & KFS_EINTR) && signal_pending(current);
+	bool again = !(vm->flags & KFS_EINTR) &&
+		     (signal_pending(current) ||
+		      kfs_compat_immediate_exit(vcpu->run));
 
 	kv->interrupted++;
 	if (timed && again)
@@ -185,7 +223,7 @@ static noinline int kfs_interrupted(const struct kfs_vm *vm,
 	return again ? 1 : kfs_finish(vcpu, -EINTR);
 }
 
-/* -ERESTARTSYS to -ERESTART_RESTARTBLOCK, which no call returns but these. */
+/* -ERESTARTSYS to -ERESTART_RESTARTBLOCK, never a result that a guest may see. */
 static bool kfs_is_restart(long ret)
 {
 	return (unsigned long)(ret + ERESTART_RESTARTBLOCK) <=
@@ -415,6 +453,7 @@ int kfs_hypercall_selftest(void)
 	if (!vcpu)
 		return -ENOMEM;
 	vcpu->arch.regs[VCPU_REGS_RAX] = KFS_HC_PROBE;
+	kfs_selftest_fired = false;
 	WRITE_ONCE(kfs_selftest_vcpu, vcpu);
 	static_call(kfs_emulate_hypercall)(vcpu);
 	WRITE_ONCE(kfs_selftest_vcpu, NULL);

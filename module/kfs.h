@@ -41,6 +41,7 @@ struct kfs_restart {
 	unsigned long rip;
 	unsigned long rsp;
 	unsigned long args[6];
+	struct __kernel_timespec timeout;	/* what the argument pointed to */
 	struct restart_block block;
 };
 
@@ -127,7 +128,9 @@ struct kfs_vm {
 	struct pid *tgid;
 	kuid_t uid;
 	char comm[TASK_COMM_LEN];
-	struct work_struct end;
+	struct delayed_work end;
+	unsigned long drain_delay;	/* of `end`, jiffies */
+	atomic_t makers;		/* vCPUs whose state is being made */
 	atomic64_t no_memory;
 };
 
@@ -150,13 +153,18 @@ unsigned int kfs_vm_count(void);
 #define KFS_HASH_BITS	6
 extern struct hlist_head kfs_hash[1 << KFS_HASH_BITS];
 
+static inline struct hlist_head *kfs_hash_bucket(struct kvm *kvm)
+{
+	return &kfs_hash[hash_ptr(kvm, KFS_HASH_BITS)];
+}
+
 /* With preemption off or under rcu_read_lock(). */
 static inline struct kfs_vm *kfs_vm_find(struct kvm *kvm)
 {
 	struct kfs_vm *vm;
 
-	hlist_for_each_entry_rcu(vm, &kfs_hash[hash_ptr(kvm, KFS_HASH_BITS)],
-				 hash, rcu_read_lock_any_held())
+	hlist_for_each_entry_rcu(vm, kfs_hash_bucket(kvm), hash,
+				 rcu_read_lock_any_held())
 		if (vm->kvm == kvm)
 			return vm;
 	return NULL;
@@ -167,9 +175,6 @@ static inline struct kfs_vm *kfs_vm_find(struct kvm *kvm)
  * NULL when the VM is not attached or there is no memory for the vCPU's state.
  */
 struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu);
-
-extern bool kfs_vm_ending;	/* some end is waiting for calls */
-void kfs_vm_wake_ends(void);
 
 static inline struct kfs_vcpu *kfs_call_enter(struct kvm_vcpu *vcpu)
 {
@@ -191,16 +196,13 @@ static inline struct kfs_vcpu *kfs_call_enter(struct kvm_vcpu *vcpu)
 	return kv;
 }
 
+/*
+ * The VM object, and the module but for a grace period of RCU tasks, may be
+ * gone after this store.
+ */
 static inline void kfs_call_leave(struct kfs_vcpu *kv)
 {
-	/* The VM object may be gone after this store. */
 	smp_store_release(&kv->task, NULL);
-	/*
-	 * An end that starts to wait between the store and this look is woken
-	 * by its own timeout instead; that is rare, and costs it 100 ms.
-	 */
-	if (unlikely(READ_ONCE(kfs_vm_ending)))
-		kfs_vm_wake_ends();
 }
 
 /* hypercall.c, hypercall_entry.S */

@@ -2,8 +2,7 @@
 /*
  * The per-VM object: find, attach, detach, limits. Its life is told in kfs.h.
  *
- * Locks: kfs_vms_lock (mutex) orders attach against attach and guards the list;
- * it is taken before nothing of KVM's. kfs_hash_lock (spinlock) guards the hash
+ * Locks: kfs_vms_lock (mutex) orders attach against attach and guards the list. kfs_hash_lock (spinlock) guards the hash
  * against writers and is taken last, also from the mm's end. vm->lock guards
  * policy and enable. Neither is ever taken by a call.
  */
@@ -13,7 +12,6 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/wait.h>
 
 #include "kfs.h"
 #include "kvm_hooks.h"
@@ -27,55 +25,44 @@ static LIST_HEAD(kfs_vms);		/* by ascending id */
 static u64 kfs_next_id = 1;
 static struct workqueue_struct *kfs_wq;
 
-bool kfs_vm_ending;
-static atomic_t kfs_ends_waiting = ATOMIC_INIT(0);
-static DECLARE_WAIT_QUEUE_HEAD(kfs_end_wait);
-
-void kfs_vm_wake_ends(void)
-{
-	wake_up_all(&kfs_end_wait);
-}
-
-static struct kfs_vm *kfs_vm_get(struct kvm *kvm)
-{
-	struct kfs_vm *vm;
-
-	rcu_read_lock();
-	vm = kfs_vm_find(kvm);
-	/* Its own reference goes a grace period after it left the hash. */
-	if (vm)
-		kref_get(&vm->ref);
-	rcu_read_unlock();
-	return vm;
-}
-
 /*
  * First call of a vCPU. Under vcpu->mutex, so there is one maker for each
  * entry. Returns as kfs_call_enter() does, which has found no entry.
+ *
+ * The allocation may sleep, and nothing has marked this vCPU yet: `makers`
+ * holds up the VM's end, and with it the module. Dropping it is the last touch
+ * of the VM object that no mark covers.
  */
 struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu)
 {
-	struct kfs_vm *vm = kfs_vm_get(vcpu->kvm);
 	struct kfs_vcpu *kv;
+	struct kfs_vm *vm;
 
+	rcu_read_lock();
+	vm = kfs_vm_find(vcpu->kvm);
+	if (vm)
+		atomic_inc(&vm->makers);
+	rcu_read_unlock();
 	if (!vm)
 		return NULL;
+
 	kv = kzalloc(sizeof(*kv), GFP_KERNEL_ACCOUNT);
-	if (!kv) {
+	if (kv) {
+		kv->vm = vm;
+		/* A vCPU has KVM's APIC, and a dirty ring, from its creation. */
+		if (vcpu->arch.apic && !(vm->flags & KFS_BLOCKING))
+			kv->limits |= KFS_LIMIT_NO_BLOCKING;
+		if (vcpu->kvm->dirty_ring_size)
+			kv->limits |= KFS_LIMIT_DIRTY_RING;
+		/* Readers of statistics find it complete. */
+		smp_store_release(&vm->vcpus[vcpu->vcpu_idx], kv);
+		kv = kfs_call_enter(vcpu);
+	} else {
 		atomic64_inc(&vm->no_memory);
-		kfs_vm_put(vm);
-		return NULL;
 	}
-	kv->vm = vm;
-	/* A vCPU has an APIC of KVM's, and a dirty ring, from its creation. */
-	if (vcpu->arch.apic && !(vm->flags & KFS_BLOCKING))
-		kv->limits |= KFS_LIMIT_NO_BLOCKING;
-	if (vcpu->kvm->dirty_ring_size)
-		kv->limits |= KFS_LIMIT_DIRTY_RING;
-	/* Readers of statistics find it complete. */
-	smp_store_release(&vm->vcpus[vcpu->vcpu_idx], kv);
-	kfs_vm_put(vm);
-	return kfs_call_enter(vcpu);
+	smp_mb__before_atomic();
+	atomic_dec(&vm->makers);
+	return kv;
 }
 
 static void kfs_vm_free(struct kref *ref)
@@ -97,17 +84,52 @@ void kfs_vm_put(struct kfs_vm *vm)
 	kref_put(&vm->ref, kfs_vm_free);
 }
 
-/* Interrupts the calls in flight; how many there are. */
-static unsigned int kfs_vm_interrupt(struct kfs_vm *vm)
+/*
+ * Takes the VM's place in the list, before anything costly is done for it. One
+ * that is ending does not stand in the way.
+ */
+static int kfs_vm_reserve(struct kfs_vm *vm)
 {
-	unsigned int busy = 0;
-	struct kfs_vcpu *kv;
+	unsigned int mine = 0;
+	struct kfs_vm *other;
+	int err = 0;
+
+	mutex_lock(&kfs_vms_lock);
+	list_for_each_entry(other, &kfs_vms, list) {
+		if (other->kvm == vm->kvm &&
+		    !test_bit(KFS_VM_BIT_DYING, &other->bits))
+			err = -EBUSY;
+		if (uid_eq(other->uid, vm->uid))
+			mine++;
+	}
+	if (!err && mine >= kfs_param_max_vms)
+		err = -EDQUOT;
+	if (!err) {
+		vm->id = kfs_next_id++;
+		list_add_tail(&vm->list, &kfs_vms);
+	}
+	mutex_unlock(&kfs_vms_lock);
+	return err;
+}
+
+static void kfs_vm_unreserve(struct kfs_vm *vm)
+{
+	mutex_lock(&kfs_vms_lock);
+	list_del(&vm->list);
+	mutex_unlock(&kfs_vms_lock);
+}
+
+/* Interrupts the calls in flight; true when there are none. */
+static bool kfs_vm_drained(struct kfs_vm *vm)
+{
+	/* A maker that is gone has marked its vCPU, or found no VM. */
+	bool drained = !atomic_read_acquire(&vm->makers);
 	unsigned int i;
 
 	for (i = 0; i < KVM_MAX_VCPUS; i++) {
+		struct kfs_vcpu *kv = smp_load_acquire(&vm->vcpus[i]);
 		struct task_struct *task;
 
-		kv = smp_load_acquire(&vm->vcpus[i]);
 		if (!kv)
 			continue;
 		/* Tasks are freed by RCU, and this one was alive in a call. */
@@ -115,52 +137,48 @@ static unsigned int kfs_vm_interrupt(struct kfs_vm *vm)
 		task = smp_load_acquire(&kv->task);
 		if (task) {
 			kfs_interrupt_task(task);
-			busy++;
+			drained = false;
 		}
 		rcu_read_unlock();
 	}
-	return busy;
+	return drained;
 }
 
-/*
- * Waits until no call of the VM is in flight. It has left the hash, so after
- * the grace period nobody enters, and everybody inside is marked. The wait has
- * no bound: a call that sleeps uninterruptibly ends when it ends.
- */
-static void kfs_vm_drain(struct kfs_vm *vm)
-{
-	synchronize_rcu();
-	atomic_inc(&kfs_ends_waiting);
-	WRITE_ONCE(kfs_vm_ending, true);
-	while (!wait_event_timeout(kfs_end_wait, !kfs_vm_interrupt(vm),
-				   HZ / 10))
-		;
-	if (atomic_dec_and_test(&kfs_ends_waiting))
-		WRITE_ONCE(kfs_vm_ending, false);
-}
+#define KFS_DRAIN_LONGEST	(HZ / 10)
 
 /*
  * The rest of a VM's end, where waiting is allowed: the control fd's last put
  * can come from inside a guest's call, which must not wait for itself.
  *
- * Order: no call left, then the hook (others may keep it live), then what the
- * calls relied on. The module reference goes last; module exit flushes this
- * work before its text goes away.
+ * The VM has left the hash, so after a grace period nobody enters and everybody
+ * inside is marked. A call that sleeps uninterruptibly takes as long as it
+ * takes: the work comes back instead of occupying a worker, and calls of other
+ * VMs pay nothing for it.
+ *
+ * Order: no call left, then what the calls relied on, then the hook (others may
+ * keep it live; removing it is slow). The module reference goes last; module
+ * exit flushes this work before its text goes away.
  */
 static void kfs_vm_end_work(struct work_struct *work)
 {
-	struct kfs_vm *vm = container_of(work, struct kfs_vm, end);
+	struct kfs_vm *vm = container_of(to_delayed_work(work), struct kfs_vm,
+					 end);
 
-	kfs_vm_drain(vm);
-	kfs_hook_put(KFS_HOOK_HYPERCALL);
+	if (!vm->drain_delay)
+		synchronize_rcu();
+	if (!kfs_vm_drained(vm)) {
+		vm->drain_delay = clamp(vm->drain_delay * 2, 1UL,
+					(unsigned long)KFS_DRAIN_LONGEST);
+		queue_delayed_work(kfs_wq, &vm->end, vm->drain_delay);
+		return;
+	}
+
 	mmu_notifier_unregister(&vm->mmu, vm->mm);
 	kvm_put_kvm(vm->kvm);
 	fput(vm->file);
+	kfs_hook_put(KFS_HOOK_HYPERCALL);
 
-	mutex_lock(&kfs_vms_lock);
-	list_del(&vm->list);
-	mutex_unlock(&kfs_vms_lock);
-
+	kfs_vm_unreserve(vm);
 	kfs_vm_put(vm);
 	module_put(THIS_MODULE);
 }
@@ -174,7 +192,7 @@ void kfs_vm_end(struct kfs_vm *vm)
 	spin_lock(&kfs_hash_lock);
 	hlist_del_rcu(&vm->hash);
 	spin_unlock(&kfs_hash_lock);
-	queue_work(kfs_wq, &vm->end);
+	queue_delayed_work(kfs_wq, &vm->end, 0);
 }
 
 /* The mm's end with the control fd still open, in another process say. */
@@ -210,24 +228,6 @@ fail:
 	return ERR_PTR(err);
 }
 
-/* Under kfs_vms_lock. */
-static int kfs_vm_may_attach(struct kvm *kvm)
-{
-	unsigned int mine = 0;
-	struct kfs_vm *other;
-	bool attached;
-
-	rcu_read_lock();
-	attached = kfs_vm_find(kvm);
-	rcu_read_unlock();
-	if (attached)
-		return -EBUSY;
-	list_for_each_entry(other, &kfs_vms, list)
-		if (uid_eq(other->uid, current_uid()))
-			mine++;
-	return mine < kfs_param_max_vms ? 0 : -EDQUOT;
-}
-
 static struct kfs_vm *kfs_vm_make(const struct kfs_attach_vm *req,
 				  struct file *file)
 {
@@ -237,7 +237,7 @@ static struct kfs_vm *kfs_vm_make(const struct kfs_attach_vm *req,
 		return NULL;
 	kref_init(&vm->ref);
 	mutex_init(&vm->lock);
-	INIT_WORK(&vm->end, kfs_vm_end_work);
+	INIT_DELAYED_WORK(&vm->end, kfs_vm_end_work);
 	vm->file = file;
 	vm->kvm = file->private_data;
 	vm->mm = current->mm;
@@ -279,46 +279,39 @@ int kfs_vm_attach(const struct kfs_attach_vm *req)
 	vm = kfs_vm_make(req, file);
 	if (!vm)
 		goto fail_file;
-	err = kfs_hook_get(KFS_HOOK_HYPERCALL);
+	err = kfs_vm_reserve(vm);
 	if (err)
 		goto fail_vm;
+	err = kfs_hook_get(KFS_HOOK_HYPERCALL);
+	if (err)
+		goto fail_reserved;
 	err = mmu_notifier_register(&vm->mmu, vm->mm);
 	if (err)
 		goto fail_hook;
 
-	mutex_lock(&kfs_vms_lock);
-	err = kfs_vm_may_attach(vm->kvm);
-	if (err)
-		goto fail_locked;
 	kvm_get_kvm(vm->kvm);
 	__module_get(THIS_MODULE);
-	vm->id = kfs_next_id++;
-	list_add_tail(&vm->list, &kfs_vms);
-	spin_lock(&kfs_hash_lock);
-	hlist_add_head_rcu(&vm->hash, &kfs_hash[hash_ptr(vm->kvm, KFS_HASH_BITS)]);
-	spin_unlock(&kfs_hash_lock);
-	mutex_unlock(&kfs_vms_lock);
-
-	pr_info_ratelimited("identity attach: pid %d (%s), uid %u\n",
-			    task_tgid_nr(current), vm->comm,
-			    from_kuid(&init_user_ns, vm->uid));
-
 	/* The control file's own reference; from here the end is a kfs_vm_end. */
 	kref_get(&vm->ref);
+	spin_lock(&kfs_hash_lock);
+	hlist_add_head_rcu(&vm->hash, kfs_hash_bucket(vm->kvm));
+	spin_unlock(&kfs_hash_lock);
+
+	pr_info("identity attach: pid %d (%s), uid %u\n",
+		task_tgid_nr(current), vm->comm,
+		from_kuid(&init_user_ns, vm->uid));
+
 	err = kfs_control_fd(vm);
 	if (err < 0) {
-		kfs_vm_put(vm);
 		kfs_vm_end(vm);
+		kfs_vm_put(vm);
 	}
 	return err;
 
-fail_locked:
-	mutex_unlock(&kfs_vms_lock);
-	/* Unregistering runs the release callback: there is nothing to end. */
-	set_bit(KFS_VM_BIT_DYING, &vm->bits);
-	mmu_notifier_unregister(&vm->mmu, vm->mm);
 fail_hook:
 	kfs_hook_put(KFS_HOOK_HYPERCALL);
+fail_reserved:
+	kfs_vm_unreserve(vm);
 fail_vm:
 	kfs_vm_put(vm);
 fail_file:
