@@ -24,4 +24,5 @@ WARN := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow \
 	-Wvla -Werror
 KFS_CPPFLAGS := -D_GNU_SOURCE -I$(TOP)/include/uapi -I$(USERSPACE)/lib
 UAPI := $(TOP)/include/uapi/linux/kvm_fastsys.h
-KFS_HEADERS := $(UAPI) $(USERSPACE)/lib/kfs.h $(USERSPACE)/lib/kfs_guest.h
+KFS_HEADERS := $(UAPI) $(USERSPACE)/lib/kfs.h $(USERSPACE)/lib/kfs_guest.h \
+	$(USERSPACE)/lib/kfs_doorbell.h

@@ -14,6 +14,8 @@
 #include <linux/kvm.h>
 #include <linux/kvm_fastsys.h>
 
+#include "kfs_doorbell.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -98,6 +100,55 @@ int kfs_enable(int control);
 int kfs_deferred(struct kvm_run *run, const struct kfs_policy *policy);
 
 /*
+ * The same where the module is not there: a call that came by the doorbell
+ * (see kfs_doorbell.h) is made under the same rules. `page` is the host's
+ * address of `count` mailboxes.
+ *
+ *	case KVM_EXIT_IO:
+ *		if (kfs_doorbell(run, KFS_DOORBELL_PORT, page, count, policy))
+ *			continue;
+ *
+ * 1: made, or answered by the policy; the result stands in the mailbox. 0: not
+ * the doorbell, nothing was touched. -EINVAL: the guest rang wrongly (not 32
+ * bits wide, or no such mailbox), nothing was done.
+ */
+int kfs_doorbell(const struct kvm_run *run, __u16 port,
+		 struct kfs_mailbox *page, unsigned int count,
+		 const struct kfs_policy *policy);
+
+/*
+ * ---- Guest addresses -----------------------------------------------------
+ *
+ * For a VMM that makes calls itself for a guest whose memory lies elsewhere:
+ * the table of its memory slots, as it gave them to KVM.
+ */
+struct kfs_region {
+	__u64 guest;			/* first guest physical address */
+	__u64 size;			/* in bytes */
+	void *host;			/* where the VMM has it mapped */
+	__u32 flags;			/* KFS_REGION_* */
+	__u32 pad;
+};
+
+#define KFS_REGION_READONLY	(1U << 0)	/* the guest may not write there */
+
+/* kfs_translate(): what is to be done with the memory */
+#define KFS_READ		0U
+#define KFS_WRITE		1U
+
+/*
+ * The host's address of `len` bytes at guest address `guest`, in *host. Every
+ * byte must lie in the table; regions that adjoin in the guest and in the host
+ * count as one. `regions` NULL: identity mode, the address is the host's
+ * already and only its arithmetic is checked.
+ *
+ * -EFAULT: not all of it in the table, read-only, or past the end of the
+ * address space. -EINVAL: unknown `access`. *host is then NULL.
+ */
+int kfs_translate(const struct kfs_region *regions, unsigned int count,
+		  __u64 guest, __u64 len, unsigned int access, void **host);
+
+/*
  * Adds the leaf by which guests find us to the table for KVM_SET_CPUID2, which
  * has room for `room` entries. Once is enough, twice does no harm. -ENOSPC.
  */
@@ -127,6 +178,9 @@ enum kfs_what {
 	KFS_WHAT_STATS,
 	KFS_WHAT_CPUID,
 	KFS_WHAT_NAME,
+	KFS_WHAT_DOORBELL,
+	KFS_WHAT_TRANSLATE,
+	KFS_WHAT_POLICY,
 };
 
 /*

@@ -9,6 +9,11 @@
  *		if (ret == -KFS_ENOSYS)
  *			ret = the slow path;
  *
+ * or, with a doorbell to fall back to:
+ *
+ *	kfs_guest_init(&guest, mailboxes, my_vcpu, KFS_DOORBELL_PORT);
+ *	ret = kfs_guest_syscall(&guest, 39, 0, 0, 0, 0, 0, 0);
+ *
  * -KFS_ENOSYS can come at any time (detached, migrated, switched off), so the
  * answer to "is it there" is worth nothing for the next call: never keep it.
  */
@@ -16,6 +21,8 @@
 #define KFS_GUEST_H
 
 #include <linux/kvm_fastsys.h>
+
+#include "kfs_doorbell.h"
 
 /* Which instruction reaches the host: Intel's or AMD's. */
 enum kfs_guest_insn {
@@ -122,6 +129,76 @@ static inline long kfs_guest_call(__u64 nr, __u64 a0, __u64 a1, __u64 a2,
 				  __u64 a3, __u64 a4, __u64 a5)
 {
 	return kfs_guest_hypercall(KFS_HC_SYSCALL, nr, a0, a1, a2, a3, a4, a5);
+}
+
+/* One vCPU's way out: the hypercall while it is served, else the doorbell. */
+struct kfs_guest {
+	struct kfs_mailbox *mailbox;	/* this vCPU's own, NULL: no doorbell */
+	__u32 index;
+	__u16 port;
+	__u16 leaf;			/* the VMM announces us by CPUID */
+};
+
+/*
+ * Once per vCPU. `mailboxes` is where the guest sees the page that the VMM
+ * gave for it; `index` is this vCPU's row, below KFS_MAILBOXES. NULL: there is
+ * no doorbell.
+ *
+ * A guest whose VMM does not announce us never executes the hypercall, which
+ * another hypervisor could take for one of its own.
+ */
+static inline void kfs_guest_init(struct kfs_guest *guest, void *mailboxes,
+				  __u32 index, __u16 port)
+{
+	struct kfs_mailbox *rows = (struct kfs_mailbox *)mailboxes;
+
+	guest->mailbox = rows ? rows + index : rows;
+	guest->index = index;
+	guest->port = port;
+	guest->leaf = kfs_guest_present() ? 1 : 0;
+}
+
+/*
+ * The call by mailbox and port. Nothing that rings the same mailbox may come
+ * in between: a guest with interrupts masks them, or has a row for each level.
+ */
+static inline long kfs_guest_ring(struct kfs_guest *guest, __u64 nr, __u64 a0,
+				  __u64 a1, __u64 a2, __u64 a3, __u64 a4,
+				  __u64 a5)
+{
+	struct kfs_mailbox *box = guest->mailbox;
+
+	if (!box)
+		return -KFS_ENOSYS;
+	box->nr = nr;
+	box->args[0] = a0;
+	box->args[1] = a1;
+	box->args[2] = a2;
+	box->args[3] = a3;
+	box->args[4] = a4;
+	box->args[5] = a5;
+	/* What a VMM leaves there that does not know the port. */
+	box->ret = -KFS_ENOSYS;
+	__asm__ volatile("outl %0, %1"
+			 : : "a"(guest->index), "d"(guest->port) : "memory");
+	return (long)box->ret;
+}
+
+/*
+ * One call by whatever way there is now: the host's result or -errno;
+ * -KFS_ENOSYS: by none.
+ */
+static inline long kfs_guest_syscall(struct kfs_guest *guest, __u64 nr,
+				     __u64 a0, __u64 a1, __u64 a2, __u64 a3,
+				     __u64 a4, __u64 a5)
+{
+	if (guest->leaf) {
+		long ret = kfs_guest_call(nr, a0, a1, a2, a3, a4, a5);
+
+		if (ret != -KFS_ENOSYS)
+			return ret;
+	}
+	return kfs_guest_ring(guest, nr, a0, a1, a2, a3, a4, a5);
 }
 
 #endif /* KFS_GUEST_H */

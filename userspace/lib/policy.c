@@ -189,21 +189,3 @@ KFS_PUBLIC long kfs_policy_call(const struct kfs_policy *policy, __u64 nr,
 		return -(long)(verdict & SECCOMP_RET_DATA);
 	return -EPERM;
 }
-
-KFS_PUBLIC int kfs_deferred(struct kvm_run *run,
-			    const struct kfs_policy *policy)
-{
-	__u64 nr, args[6];
-
-	if (run->exit_reason != KVM_EXIT_HYPERCALL ||
-	    !KFS_EXIT_IS_CALL(run->hypercall.nr))
-		return 0;
-	/*
-	 * A guest call may write anywhere in the VMM, kvm_run included when
-	 * the guest is hostile to itself: judge and run a copy.
-	 */
-	nr = KFS_EXIT_CALL(run->hypercall.nr);
-	memcpy(args, run->hypercall.args, sizeof(args));
-	run->hypercall.ret = (__u64)kfs_policy_call(policy, nr, args);
-	return 1;
-}
