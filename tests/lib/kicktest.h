@@ -30,6 +30,8 @@ struct krun {
 	enum kphase phase;
 	bool stop;
 	bool wake_halted;	/* make it runnable again after each kick */
+	int (*setup)(struct krun *k);	/* in the thread; 0 or -errno */
+	void *data;
 	uint64_t kicked;	/* EINTR with immediate_exit set */
 	uint64_t stray;		/* EINTR with it clear */
 	uint64_t exits;		/* everything else */
@@ -55,6 +57,18 @@ char task_state(pid_t tid);
 bool wait_asleep_in(pid_t tid, long nr);
 bool wait_u32(uint32_t *word, uint32_t at_least);
 int online_cpus(void);
+
+/*
+ * KVM patches kernel text when the first VM of a kind comes and the last one
+ * goes, and so does our hook; with two emulated CPUs running that can hang the
+ * emulator. Holds one of each for the whole program: put it before main.
+ */
+#define KEEP_TEXT_STILL()						\
+	static __attribute__((constructor)) void keep_text_still_(void)	\
+	{								\
+		keep_text_still();					\
+	}
+void keep_text_still(void);
 
 /* ---- Signals ------------------------------------------------------------- */
 /* A counting handler on every signal that can have one. */
