@@ -35,12 +35,26 @@ struct call_case {
 	int (*check)(struct case_ctx *c, int64_t ret);
 };
 
+/* A way for a guest to make a call, and what is to be said of it. */
+struct case_way {
+	/* Answers the guest's result; an error of the way itself in `error`. */
+	int64_t (*call)(struct case_way *way, long nr, const uint64_t args[6]);
+	const char *error;
+};
+
 /*
- * NULL when both ways agree and the guest's call ran inside KVM_RUN, else
- * what differs. *ret is the native result.
+ * NULL when the guest's call agrees with the native one and way->error is not
+ * set, else what differs. *ret is the native result.
  */
+const char *case_differs_by(struct case_way *way, const struct call_case *cc,
+			    int64_t *ret);
+
+/* The same for a call that has to run inside KVM_RUN. */
 const char *case_differs(struct tvm *t, const struct call_case *cc,
 			 int64_t *ret);
+
+extern const struct call_case cases_file[], cases_sync[];
+extern const unsigned int n_cases_file, n_cases_sync;
 
 /* The file that cases open: FILE_SIZE bytes of a known pattern. */
 int case_make_file(void);
