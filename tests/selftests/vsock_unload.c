@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR LGPL-2.1
+/*
+ * Load and unload under traffic that goes on and stays exact; a ping beside a
+ * flood. KFS_VSOCK_CYCLES: how often (6; 200 in the stress target).
+ */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "kfstest.h"
+#include "vsocktest.h"
+#include "kselftest_harness.h"
+
+struct stream {
+	int fd;
+	_Atomic bool *stop;
+	uint64_t bytes;
+	char error[96];
+};
+
+static void *writer(void *arg)
+{
+	struct stream *s = arg;
+	uint64_t rnd = 42;
+	uint8_t buf[600];
+
+	while (!*s->stop) {
+		size_t len = 1 + random_next(&rnd) % sizeof(buf);
+
+		pattern(buf, len, s->bytes, 5);
+		if (write_all(s->fd, buf, len, rnd & 256 ? MSG_MORE : 0)) {
+			snprintf(s->error, sizeof(s->error), "send: %s",
+				 strerror(errno));
+			break;
+		}
+		s->bytes += len;
+	}
+	shutdown(s->fd, SHUT_WR);
+	return NULL;
+}
+
+static void *reader(void *arg)
+{
+	struct stream *s = arg;
+	static uint8_t buf[65536];
+	ssize_t n;
+
+	while ((n = recv(s->fd, buf, sizeof(buf), 0)) > 0) {
+		if (pattern_check(buf, n, s->bytes, 5) != (size_t)n) {
+			snprintf(s->error, sizeof(s->error), "wrong near %llu",
+				 (unsigned long long)s->bytes);
+			break;
+		}
+		s->bytes += n;
+	}
+	if (n < 0)
+		snprintf(s->error, sizeof(s->error), "recv: %s",
+			 strerror(errno));
+	return NULL;
+}
+
+FIXTURE(unload) { };
+
+FIXTURE_SETUP(unload)
+{
+	const char *why = vsock_setup();
+
+	if (why)
+		SKIP(return, "%s", why);
+}
+
+FIXTURE_TEARDOWN(unload) { }
+
+TEST_F_TIMEOUT(unload, cycles_under_traffic, 3600)
+{
+	const char *n = getenv("KFS_VSOCK_CYCLES");
+	int i, count = n ? atoi(n) : 6, fds[2];
+	_Atomic bool stop = false;
+	struct stream out = { .stop = &stop }, in = { .stop = &stop };
+	pthread_t threads[2];
+
+	ASSERT_EQ(0, vsock_pair(fds));
+	out.fd = fds[0];
+	in.fd = fds[1];
+	pthread_create(&threads[0], NULL, writer, &out);
+	pthread_create(&threads[1], NULL, reader, &in);
+	for (i = 0; i < count; i++) {
+		uint64_t before = in.bytes;
+
+		EXPECT_EQ(0, vsock_unload());
+		ASSERT_EQ(0, vsock_load("mode=on delay_us=1000"));
+		/* Traffic goes on. */
+		for (int k = 0; k < 1000 && in.bytes == before; k++)
+			usleep(1000);
+		EXPECT_NE(before, in.bytes);
+	}
+	stop = true;
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	EXPECT_STREQ("", out.error);
+	EXPECT_STREQ("", in.error);
+	EXPECT_EQ(out.bytes, in.bytes);
+	close(fds[0]);
+	close(fds[1]);
+	EXPECT_EQ(0, vsock_unload());
+	TH_LOG("%d cycles, %llu bytes", count, (unsigned long long)in.bytes);
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void *echo(void *arg)
+{
+	int fd = *(int *)arg;
+	char c;
+
+	while (recv(fd, &c, 1, 0) == 1)
+		if (send(fd, &c, 1, MSG_NOSIGNAL) != 1)
+			break;
+	return NULL;
+}
+
+#define PINGS 600
+
+/* p99 of a ping while another socket is flooded with small writes. */
+static uint64_t ping_p99(const char *mode)
+{
+	static uint64_t took[PINGS];
+	_Atomic bool stop = false;
+	struct stream out = { .stop = &stop }, in = { .stop = &stop };
+	pthread_t threads[3];
+	int flood[2], ping[2], i;
+	char c = 'x';
+
+	vsock_set("mode", mode);
+	if (vsock_pair(flood) || vsock_pair(ping))
+		return 0;
+	out.fd = flood[0];
+	in.fd = flood[1];
+	pthread_create(&threads[0], NULL, writer, &out);
+	pthread_create(&threads[1], NULL, reader, &in);
+	pthread_create(&threads[2], NULL, echo, &ping[1]);
+	for (i = 0; i < PINGS; i++) {
+		took[i] = now_ns();
+		if (send(ping[0], &c, 1, 0) != 1 || recv(ping[0], &c, 1, 0) != 1)
+			break;
+		took[i] = now_ns() - took[i];
+	}
+	stop = true;
+	shutdown(ping[0], SHUT_RDWR);
+	for (i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	for (i = 0; i < 2; i++) {
+		close(flood[i]);
+		close(ping[i]);
+	}
+	qsort(took, PINGS, sizeof(took[0]), compare);
+	return took[PINGS * 99 / 100];
+}
+
+TEST_F_TIMEOUT(unload, ping_beside_flood, 600)
+{
+	uint64_t off = 0, on = 0;
+	int i;
+
+	/* Interleaved; the better of each, for the machine has its own noise. */
+	for (i = 0; i < 3; i++) {
+		uint64_t x = ping_p99("off");
+		uint64_t y = ping_p99("on");
+
+		ASSERT_NE(0, x);
+		ASSERT_NE(0, y);
+		off = off && off < x ? off : x;
+		on = on && on < y ? on : y;
+	}
+	TH_LOG("p99 %llu us off, %llu us on", (unsigned long long)off / 1000,
+	       (unsigned long long)on / 1000);
+	EXPECT_GE(off * 3 / 2, on);
+	EXPECT_EQ(0, vsock_set("mode", "off"));
+}
+
+TEST_HARNESS_MAIN
