@@ -81,6 +81,8 @@ int64_t tvm_call(struct tvm *t, long nr, uint64_t a0, uint64_t a1,
 		 uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5);
 #define tvm_call0(t, nr)	tvm_call(t, nr, 0, 0, 0, 0, 0, 0)
 int64_t tvm_probe(struct tvm *t);
+/* Before the first run. -EINVAL, -ENOTTY: KVM without Hyper-V. */
+int tvm_set_hyperv_cpuid(struct tvm *t);
 /* Guest function: makes list->call[0 .. count). */
 uint32_t guest_calls(struct tlist *list);
 

@@ -142,3 +142,16 @@ int64_t tvm_probe(struct tvm *t)
 	t->list->call[0].rax = KFS_HC_PROBE;
 	return tvm_run(t, &ret) ? INT64_MIN : ret;
 }
+
+int tvm_set_hyperv_cpuid(struct tvm *t)
+{
+	struct kvm_cpuid2 *list = calloc(1, sizeof(*list) +
+					 64 * sizeof(list->entries[0]));
+	int err;
+
+	list->nent = 64;
+	err = ioctl(t->vcpu->fd, KVM_GET_SUPPORTED_HV_CPUID, list) ? -errno :
+		gvm_vcpu_set_cpuid(t->vcpu, list->entries, list->nent);
+	free(list);
+	return err;
+}

@@ -130,7 +130,7 @@ TEST_F(observers, seccomp_denies)
 
 TEST_F(observers, user_dispatch)
 {
-	static char selector = 0;	/* SYSCALL_DISPATCH_FILTER_ALLOW */
+	static char selector;	/* 0: SYSCALL_DISPATCH_FILTER_ALLOW */
 
 	if (prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0UL, 0UL,
 		  &selector))

@@ -357,6 +357,156 @@ TEST_F(policy, malformed)
 	EXPECT_OUTCOME(RUNS, getppid(), SYS_getppid, NULL, "kept");
 }
 
+/* ---- Programs nobody thought of ----------------------------------------------- */
+/*
+ * Numbers that an always-allowed bitmap is made for are judged without running
+ * the program: random programs must come out the same by a second reading.
+ */
+#define RANDOM_LEN	12
+
+static uint32_t random_state;
+
+static uint32_t pick(uint32_t n)
+{
+	random_state = random_state * 1664525 + 1013904223;
+	return (random_state >> 8) % n;
+}
+
+/* Harmless, and all listed. */
+static const long asked[] = {
+	SYS_getppid, SYS_getpid, SYS_gettid, SYS_getuid, SYS_getgid,
+	SYS_geteuid, SYS_getegid, SYS_sched_yield,
+};
+
+static void random_program(struct sock_filter *f)
+{
+	static const uint16_t jumps[] = { BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JSET };
+	unsigned int i;
+
+	for (i = 0; i < RANDOM_LEN; i++) {
+		unsigned int left = RANDOM_LEN - i - 1;
+		uint32_t k = pick(2) ? asked[pick(LEN(asked))] : pick(512);
+
+		if (!left || !pick(8))
+			f[i] = (struct sock_filter)RET(pick(2) ?
+				SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | pick(99));
+		else if (!i || !pick(4))
+			f[i] = (struct sock_filter)BPF_STMT(
+				BPF_LD | BPF_W | BPF_ABS,
+				pick(4) ? 0 : 4 * pick(16));
+		else if (!pick(4))
+			f[i] = (struct sock_filter)BPF_STMT(
+				BPF_ALU | BPF_AND | BPF_K, pick(2) ? 0xff : k);
+		else if (!pick(8))
+			f[i] = (struct sock_filter)BPF_STMT(
+				BPF_JMP | BPF_JA, pick(left));
+		else
+			f[i] = (struct sock_filter)BPF_JUMP(
+				BPF_JMP | jumps[pick(4)] | BPF_K, k,
+				pick(left), pick(left));
+	}
+}
+
+static uint32_t interpret(const struct sock_filter *f,
+			  const struct seccomp_data *sd)
+{
+	uint32_t a = 0;
+
+	for (;; f++) {
+		bool taken = false;
+
+		switch (f->code) {
+		case BPF_LD | BPF_W | BPF_ABS:
+			memcpy(&a, (const char *)sd + f->k, 4);
+			continue;
+		case BPF_ALU | BPF_AND | BPF_K:
+			a &= f->k;
+			continue;
+		case BPF_JMP | BPF_JA:
+			f += f->k;
+			continue;
+		case BPF_RET | BPF_K:
+			return f->k;
+		case BPF_JMP | BPF_JEQ | BPF_K:
+			taken = a == f->k;
+			break;
+		case BPF_JMP | BPF_JGE | BPF_K:
+			taken = a >= f->k;
+			break;
+		case BPF_JMP | BPF_JGT | BPF_K:
+			taken = a > f->k;
+			break;
+		case BPF_JMP | BPF_JSET | BPF_K:
+			taken = a & f->k;
+			break;
+		}
+		f += taken ? f->jt : f->jf;
+	}
+}
+
+/* The instruction pointer is the host's affair: not judged here. */
+static bool looks_at_ip(const struct sock_filter *f)
+{
+	unsigned int i;
+
+	for (i = 0; i < RANDOM_LEN; i++)
+		if (f[i].code == (BPF_LD | BPF_W | BPF_ABS) &&
+		    (f[i].k == 8 || f[i].k == 12))
+			return true;
+	return false;
+}
+
+TEST_F_TIMEOUT(policy, random_programs, 120)
+{
+	unsigned int i, j, allowed = 0, answered = 0;
+	struct tvm keeper;
+
+	/* Keeps the hook live while VMs come and go. */
+	ASSERT_EQ(0, tvm_create(&keeper, 0, 0));
+	random_state = 20240229;
+	ASSERT_EQ(0, kfs_enable(self->t.ctl));
+	for (i = 0; i < 300; i++) {
+		struct sock_filter f[RANDOM_LEN];
+
+		do {
+			random_program(f);
+		} while (looks_at_ip(f));
+		close(self->t.ctl);
+		self->t.ctl = kfs_attach(self->t.dev, self->t.vm.vm_fd,
+					 KFS_MODE_IDENTITY, 0);
+		ASSERT_LE(0, self->t.ctl);
+		ASSERT_EQ(0, kfs_policy(self->t.ctl, f, RANDOM_LEN))
+			TH_LOG("program %u", i);
+		ASSERT_EQ(0, kfs_enable(self->t.ctl));
+		for (j = 0; j < LEN(asked); j++) {
+			struct seccomp_data sd = {
+				.nr = asked[j], .arch = AUDIT_ARCH_X86_64,
+				.args = { pick(600), pick(3), 0, 4, ~0ULL, 9 },
+			};
+			uint64_t args[6];
+			uint32_t ret = interpret(f, &sd);
+			char what[40];
+
+			memcpy(args, sd.args, sizeof(args));
+			snprintf(what, sizeof(what), "program %u, call %ld", i,
+				 asked[j]);
+			if (ret == SECCOMP_RET_ALLOW) {
+				EXPECT_OUTCOME(RUNS,
+					native(asked[j], 0, 0, 0, 0, 0, 0),
+					asked[j], args, what);
+				allowed++;
+			} else {
+				EXPECT_OUTCOME(ANSWERED, -(int)(ret & 0xffff),
+					       asked[j], args, what);
+				answered++;
+			}
+		}
+	}
+	EXPECT_LT(200, allowed);
+	EXPECT_LT(200, answered);
+	tvm_destroy(&keeper);
+}
+
 TEST_F(policy, stack_has_a_limit)
 {
 	struct kfs_info info;

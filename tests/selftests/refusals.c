@@ -6,7 +6,6 @@
 #include <linux/futex.h>
 #include <sys/resource.h>
 
-#include "gvm_svm.h"
 #include "kfstest.h"
 #include "kselftest_harness.h"
 
@@ -169,6 +168,31 @@ TEST_F(refusals, cpl3)
 	EXPECT_EQ(getppid(), call_in_mode(&self->t, GVM_RING0));
 }
 
+/* Where kernels live: addresses above 4 GB, which no 32-bit code has. */
+TEST_F(refusals, upper_half)
+{
+	char *upper = (char *)GVM_UPPER_HALF + (uintptr_t)guest_one_call;
+	struct tcall *c;
+
+	CREATE(KFS_DEFER_EXIT, 0);
+	c = &self->t.list->call[0];
+	c->nr = SYS_getppid;
+	ASSERT_EQ(0, gvm_set_entry(self->t.vcpu, upper, c, GVM_RING0));
+	ASSERT_EQ(0, tvm_run(&self->t, NULL))
+		TH_LOG("%s", gvm_strerror(&self->t.vm));
+	EXPECT_EQ(getppid(), c->ret);
+	c->nr = 1ULL << 32 | SYS_getppid;
+	ASSERT_EQ(0, gvm_set_entry(self->t.vcpu, upper, c, GVM_RING0));
+	EXPECT_DECLINED(KFS_REASON_NUMBER, 0, tvm_run(&self->t, NULL),
+			"upper half, no number");
+	EXPECT_EQ(-KFS_ENOSYS, c->ret);
+	c->nr = SYS_getppid;
+	ASSERT_EQ(0, gvm_set_entry(self->t.vcpu, upper, c, GVM_RING3));
+	EXPECT_DECLINED(KFS_REASON_CPL, 0, tvm_run(&self->t, NULL),
+			"upper half, ring 3");
+	EXPECT_EQ(-1, c->ret);
+}
+
 static int64_t call_32bit(struct tvm *t, uint32_t eax)
 {
 	struct gvm_regs32 *regs = gvm_alloc(&t->vm, sizeof(*regs), 64);
@@ -253,19 +277,6 @@ static uint32_t guest_hyperv(struct tcall *c)
 	return 0x600d;
 }
 
-static int set_hyperv_cpuid(struct tvm *t)
-{
-	struct kvm_cpuid2 *list = calloc(1, sizeof(*list) +
-					 64 * sizeof(list->entries[0]));
-	int err;
-
-	list->nent = 64;
-	err = ioctl(t->vcpu->fd, KVM_GET_SUPPORTED_HV_CPUID, list) ? -errno :
-		gvm_vcpu_set_cpuid(t->vcpu, list->entries, list->nent);
-	free(list);
-	return err;
-}
-
 static int64_t call_hyperv(struct tvm *t)
 {
 	struct tcall *c = &t->list->call[0];
@@ -285,12 +296,12 @@ TEST_F(refusals, hyperv_hypercalls)
 	int err;
 
 	CREATE(KFS_DEFER_EXIT, 0);
-	err = set_hyperv_cpuid(&self->t);
+	err = tvm_set_hyperv_cpuid(&self->t);
 	if (err == -EINVAL || err == -ENOTTY)
 		SKIP(return, "this KVM has no Hyper-V support");
 	ASSERT_EQ(0, err) TH_LOG("%s", gvm_strerror(&self->t.vm));
 	ASSERT_EQ(0, tvm_create(&other, 0, TVM_UNATTACHED));
-	ASSERT_EQ(0, set_hyperv_cpuid(&other));
+	ASSERT_EQ(0, tvm_set_hyperv_cpuid(&other));
 	stock = call_hyperv(&other);
 	ASSERT_NE(INT64_MIN, stock) TH_LOG("%s", gvm_strerror(&other.vm));
 	ASSERT_NE(-KFS_ENOSYS, stock);	/* it was Hyper-V that answered */
@@ -330,57 +341,6 @@ TEST_F(refusals, xen_hypercalls)
 	EXPECT_TRUE(declined_only(&before, &after, KFS_REASON_OTHER_ABI, 1,
 				  why, sizeof(why)))
 		TH_LOG("%s", why);
-}
-
-/* ---- Nested ------------------------------------------------------------------ */
-struct nested {
-	struct gvm_svm *svm;
-	struct tcall call;
-	uint64_t exit_code;
-	uint64_t rax;
-};
-
-static void guest_l2(struct nested *n)
-{
-	guest_one_call(&n->call);
-	__asm__ volatile("ud2");
-}
-
-static uint32_t guest_l1(struct nested *n)
-{
-	gvm_svm_enter(n->svm, guest_l2, GVM_SVM_INTERCEPT_VMMCALL);
-	n->exit_code = gvm_svm_run(n->svm, n);
-	n->rax = gvm_svm_rax(n->svm);
-	return 0x600d;
-}
-
-/*
- * An L2's hypercall is its L1's to answer: KVM hands it there before our hook
- * could see it, so no counter of ours moves either.
- */
-TEST_F(refusals, nested_l2)
-{
-	struct kfs_vm_stats st;
-	struct nested *n;
-	int err;
-
-	CREATE(KFS_DEFER_EXIT, 0);
-	n = gvm_alloc(&self->t.vm, sizeof(*n), 64);
-	n->call.nr = SYS_getppid;
-	err = gvm_svm_create(self->t.vcpu, &n->svm);
-	if (err == -EOPNOTSUPP)
-		SKIP(return, "KVM offers no nested SVM here");
-	ASSERT_EQ(0, err);
-	ASSERT_EQ(0, gvm_set_entry(self->t.vcpu, guest_l1, n, GVM_RING0));
-	ASSERT_EQ(0, tvm_run(&self->t, NULL))
-		TH_LOG("%s", gvm_strerror(&self->t.vm));
-	EXPECT_EQ(GVM_SVM_EXIT_VMMCALL, n->exit_code);
-	EXPECT_EQ(KFS_HC_SYSCALL, n->rax);
-	EXPECT_EQ(0, self->t.deferred);
-	ASSERT_EQ(0, kfs_stats(self->t.ctl, &st));
-	EXPECT_EQ(0, st.ran + declined_sum(&st));
-	/* The L1 itself is served. */
-	EXPECT_EQ(getppid(), tvm_call0(&self->t, SYS_getppid));
 }
 
 /* ---- Blocking with an in-kernel irqchip, dirty logging ------------------------ */

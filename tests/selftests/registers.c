@@ -8,8 +8,10 @@
 #include "kselftest_harness.h"
 
 /* Order of the stores in guest_all_registers(). */
-enum { RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13,
-       R14, R15, RFLAGS, N_REGS };
+enum {
+	RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13,
+	R14, R15, RFLAGS, N_REGS,
+};
 
 static const char *const reg_name[N_REGS] = {
 	"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9",
