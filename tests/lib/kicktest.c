@@ -87,6 +87,8 @@ static void acknowledge(struct krun *k)
 	}
 	STORE(&k->seen, LOAD(&k->posted));
 	futex(&k->seen, FUTEX_WAKE, INT32_MAX, 0);
+	if (k->acked)
+		k->acked(k);
 }
 
 static void *krun_loop(void *arg)

@@ -31,6 +31,7 @@ struct krun {
 	bool stop;
 	bool wake_halted;	/* make it runnable again after each kick */
 	int (*setup)(struct krun *k);	/* in the thread; 0 or -errno */
+	void (*acked)(struct krun *k);	/* after each kick was taken */
 	void *data;
 	uint64_t kicked;	/* EINTR with immediate_exit set */
 	uint64_t stray;		/* EINTR with it clear */
