@@ -180,16 +180,21 @@ static void kfs_save_restart(struct kfs_restart *rs, struct kvm_vcpu *vcpu,
 
 /*
  * The host call itself. kvm->srcu is released around it: the call may block,
- * and memory slot updates wait for every holder.
+ * and memory slot updates wait for every holder. Calls that only read an id
+ * are over before anybody could wait.
  */
 static __always_inline long kfs_make_call(struct kfs_vcpu *kv,
 					  struct kvm_vcpu *vcpu, unsigned int nr)
 {
 	long ret;
 
-	kvm_vcpu_srcu_read_unlock(vcpu);
-	ret = static_call(kfs_x64_sys_call)(&kv->regs, nr);
-	kvm_vcpu_srcu_read_lock(vcpu);
+	if (kfs_rows[nr].instant) {
+		ret = static_call(kfs_x64_sys_call)(&kv->regs, nr);
+	} else {
+		kvm_vcpu_srcu_read_unlock(vcpu);
+		ret = static_call(kfs_x64_sys_call)(&kv->regs, nr);
+		kvm_vcpu_srcu_read_lock(vcpu);
+	}
 
 	kfs_compat_flush_l1d(vcpu);
 	return ret;

@@ -16,17 +16,20 @@
 #include "kfs.h"
 #include "kvm_symbols.h"
 
-#define B true
+#define B 1
+#define I 2
 #define KFS_CALL(name, rule, flags, why)				\
 	[__NR_##name] = {						\
 		.id = KFS_ROW_##name,					\
 		.check = KFS_CHECK_##rule,				\
-		.blocks = flags,					\
+		.blocks = (flags) == B,					\
+		.instant = (flags) == I,				\
 	},
 const struct kfs_row kfs_rows[KFS_NR_LIMIT] = {
 #include "syscalls.tbl"
 };
 #undef KFS_CALL
+#undef I
 #undef B
 
 #define KFS_CALL(name, rule, flags, why) [KFS_ROW_##name] = __NR_##name,

@@ -33,7 +33,8 @@ enum kfs_row_id {
 struct kfs_row {
 	u8 id;			/* enum kfs_row_id, KFS_ROW_NONE: declines */
 	u8 check;		/* enum kfs_check */
-	bool blocks;
+	bool blocks;		/* may wait without end */
+	bool instant;		/* never sleeps, touches no user memory */
 };
 
 extern const struct kfs_row kfs_rows[KFS_NR_LIMIT];
