@@ -472,7 +472,7 @@ static const struct argp_option options[] = {
 	{ "reps", 'r', "N", 0, "runs of each cell, medians are shown (3)", 0 },
 	{ "ms", 'm', "MS", 0, "milliseconds a run (300)", 0 },
 	{ "columns", 'c', "LIST", 0, "of vsock,merging,NODELAY,TCP,TCP_NODELAY", 0 },
-	{ "direction", 'd', "send|receive", 0, "one direction only", 0 },
+	{ "direction", 'd', "DIRECTION", 0, "send (default), receive or both", 0 },
 	{ "json", 'j', "FILE", OPTION_ARG_OPTIONAL, "results as JSON, to FILE or in the table's place", 0 },
 	{ "svg", 'g', "FILE", 0, "a plot of the (first) direction", 0 },
 	{ 0 }
@@ -522,10 +522,12 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		parse_columns(b, arg, state);
 		return 0;
 	case 'd':
-		b->direction[DIR_SEND] = !strcmp(arg, "send");
-		b->direction[DIR_RECEIVE] = !strcmp(arg, "receive");
+		b->direction[DIR_SEND] = !strcmp(arg, "send") ||
+					 !strcmp(arg, "both");
+		b->direction[DIR_RECEIVE] = !strcmp(arg, "receive") ||
+					    !strcmp(arg, "both");
 		if (!b->direction[DIR_SEND] && !b->direction[DIR_RECEIVE])
-			argp_error(state, "send or receive");
+			argp_error(state, "send, receive or both");
 		return 0;
 	case 'j':
 		b->json = arg;
