@@ -39,7 +39,15 @@ bool kfs_ftrace_is_on(void)
 
 int __init kfs_symbols_init(void)
 {
-	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name" };
+	/*
+	 * Registered disabled, it is never armed: no text is patched. One that
+	 * is armed while ftrace is switched off leaves its mark in ftrace's
+	 * records, and the kernel warns when the next user of ftrace goes.
+	 */
+	struct kprobe probe = {
+		.symbol_name = "kallsyms_lookup_name",
+		.flags = KPROBE_FLAG_DISABLED,
+	};
 	int err = register_kprobe(&probe);
 
 	if (err) {
