@@ -55,10 +55,14 @@ programs: user ## the programs that run in the machine
 	@$(SUB) -C tests/selftests O=$(USER_O) KSRC_HARNESS=$(O)/harness
 	@$(SUB) -C tests/bench O=$(USER_O)
 
+languages: user ## the examples in Rust and Go (installs Debian's compilers)
+	@$(MACHINE)/setup --check $(filter-out host,$(KERNEL))
+	@$(SUB) -C userspace/examples O=$(USER_O) languages
+
 demo: module user ## boot the machine and watch a guest make system calls
 	@$(MACHINE)/demo
 
-check: module programs ## every test; last line: N passed, N failed, N skipped
+check: module programs languages ## every test; last line: N passed, N failed, N skipped
 	@$(MACHINE)/check
 
 bench: module programs ## instructions per call, to build/bench/
@@ -86,7 +90,7 @@ uninstall: ## removes what install put there
 
 clean: ## everything built; downloads and build roots stay (distclean: too)
 	rm -rf --one-file-system $(O)/user $(O)/host $(O)/run $(O)/bench \
-		$(O)/image $(O)/style $(O)/log $(wildcard $(O)/[0-9]*)
+		$(O)/image $(O)/style $(O)/log $(O)/lang $(wildcard $(O)/[0-9]*)
 
 distclean: clean
 	rm -rf --one-file-system $(O)
@@ -103,5 +107,5 @@ help: ## this list
 	@echo "  V=1        show compilers' and tests' whole output"
 	@echo "  O=DIR      where everything is built (build)"
 
-.PHONY: all setup module user programs demo check bench stress shell style \
+.PHONY: all setup module user programs languages demo check bench stress shell style \
 	install uninstall clean distclean help
