@@ -67,10 +67,15 @@ check: module programs languages ## every test; last line: N passed, N failed, N
 
 bench: module programs ## instructions per call, to build/bench/
 	@$(TOP)/tests/bench/run $(KERNEL)
+	@$(TOP)/tests/bench/vsock --kernel $(KERNEL)
 
 stress: module programs ## races: the parallel tests COUNT times (5)
 	@$(MACHINE)/check --suite selftests --modes parallel,single \
 		--repeat $(COUNT)
+	@KFS_VSOCK_MB=10240 KFS_VSOCK_CYCLES=200 KFS_VSOCK_SOCKETS=10000 \
+	KFS_VSOCK_CHURN=10000 KFS_TIMEOUT_SCALE=60 \
+		$(MACHINE)/check --suite selftests --modes plain \
+		--only vsock_exact,vsock_ends,vsock_options,vsock_unload
 
 shell: module programs ## a shell in the machine, module loaded
 	@$(RUN) --mode $(MODE) --shell

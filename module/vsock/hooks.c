@@ -10,15 +10,6 @@
 #include "hooks.h"
 #include "vsock.h"
 
-void kfs_vsock_enqueue_tramp(void);
-void kfs_vsock_recv_tramp(void);
-void kfs_vsock_poll_tramp(void);
-void kfs_vsock_shutdown_tramp(void);
-void kfs_vsock_release_tramp(void);
-void kfs_vsock_destruct_tramp(void);
-void kfs_vsock_setsockopt_tramp(void);
-void kfs_vsock_getsockopt_tramp(void);
-
 static const bool kfs_vsock_always = true;
 static struct vsock_sock kfs_vsock_fake;
 

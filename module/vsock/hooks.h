@@ -17,4 +17,14 @@ enum kfs_vsock_hook_id {
 	KFS_VSOCK_HOOK_COUNT
 };
 
+/* entry.S */
+void kfs_vsock_enqueue_tramp(void);
+void kfs_vsock_recv_tramp(void);
+void kfs_vsock_poll_tramp(void);
+void kfs_vsock_shutdown_tramp(void);
+void kfs_vsock_release_tramp(void);
+void kfs_vsock_destruct_tramp(void);
+void kfs_vsock_setsockopt_tramp(void);
+void kfs_vsock_getsockopt_tramp(void);
+
 #endif

@@ -58,9 +58,12 @@ static const char *const kfs_vsock_modes[] = {
 /* Sockets look at the settings again, each at its next write. */
 void kfs_vsock_moved(void)
 {
-	/* Pairs with kfs_vsock_judge(): the setting, then its announcement. */
+	/*
+	 * Pairs with kfs_vsock_judge(): the setting, then its announcement,
+	 * which is never 0 (see `quick`).
+	 */
 	smp_wmb();
-	WRITE_ONCE(kfs_vsock_generation, kfs_vsock_generation + 1);
+	WRITE_ONCE(kfs_vsock_generation, kfs_vsock_generation + 1 ?: 1);
 }
 
 enum kfs_vsock_kind kfs_vsock_default(const struct vsock_sock *vsk)
@@ -357,13 +360,22 @@ int __init kfs_vsock_settings_init(void)
 	kfs_vsock_ready = true;
 	err = kfs_vsock_set_mode(kfs_vsock_wanted);
 	mutex_unlock(&kfs_vsock_settings_lock);
-	if (err)
+	if (err) {
+		pr_err("mode=%s cannot go live, see the line above\n",
+		       kfs_vsock_modes[kfs_vsock_wanted]);
 		kfs_vsock_settings_exit();
+	}
 	return err;
 }
 
-/* Parameters are gone already; sysctl writers are waited for. */
+/*
+ * Sysctl writers are waited for, but parameters stay writable until we are
+ * gone: from here on they are only noted.
+ */
 void kfs_vsock_settings_exit(void)
 {
 	unregister_sysctl_table(kfs_vsock_sysctls);
+	mutex_lock(&kfs_vsock_settings_lock);
+	kfs_vsock_ready = false;
+	mutex_unlock(&kfs_vsock_settings_lock);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <linux/sockios.h>
@@ -25,7 +26,7 @@ struct flow {
 	bool reading;
 	uint64_t done;
 	char error[160];
-	_Atomic bool *stop;
+	atomic_bool *stop;
 };
 
 static uint64_t total_bytes(void)
@@ -123,7 +124,7 @@ static void *receiver(void *arg)
 static void *switcher(void *arg)
 {
 	static const char *const modes[] = { "off", "on", "observe", "on" };
-	_Atomic bool *stop = arg;
+	atomic_bool *stop = arg;
 	unsigned int i;
 
 	for (i = 0; !*stop; i++) {
@@ -145,7 +146,7 @@ static const char *transfer(uint64_t bytes, bool both, bool options,
 			    bool switching)
 {
 	static char why[256];
-	_Atomic bool stop = false;
+	atomic_bool stop = false;
 	struct flow flow[4] = { };
 	pthread_t thread[4], switch_thread;
 	unsigned int n = both ? 4 : 2, i;

@@ -33,8 +33,26 @@ static int set_option(int fd, int level, int name, int val)
 	return setsockopt(fd, level, name, &val, sizeof(val)) ? -errno : 0;
 }
 
-#define OURS AF_VSOCK, SO_KFS_VSOCK_NODELAY
-#define TCPS IPPROTO_TCP, TCP_NODELAY
+/* The option's two names. */
+static int get_ours(int fd)
+{
+	return get_option(fd, AF_VSOCK, SO_KFS_VSOCK_NODELAY);
+}
+
+static int get_tcps(int fd)
+{
+	return get_option(fd, IPPROTO_TCP, TCP_NODELAY);
+}
+
+static int set_ours(int fd, int val)
+{
+	return set_option(fd, AF_VSOCK, SO_KFS_VSOCK_NODELAY, val);
+}
+
+static int set_tcps(int fd, int val)
+{
+	return set_option(fd, IPPROTO_TCP, TCP_NODELAY, val);
+}
 
 /* Writes of a row that were staged. */
 static long long staged_by_row(int fds[2])
@@ -84,23 +102,23 @@ TEST_F(options, readable_back)
 {
 	int fd = self->fds[0];
 
-	EXPECT_EQ(0, get_option(fd, OURS));
-	EXPECT_EQ(0, get_option(fd, TCPS));
-	EXPECT_EQ(0, set_option(fd, OURS, 1));
-	EXPECT_EQ(1, get_option(fd, OURS));
-	EXPECT_EQ(1, get_option(fd, TCPS));
-	EXPECT_EQ(0, set_option(fd, TCPS, 0));
-	EXPECT_EQ(0, get_option(fd, OURS));
-	EXPECT_EQ(0, set_option(fd, OURS, 77));
-	EXPECT_EQ(1, get_option(fd, OURS));
+	EXPECT_EQ(0, get_ours(fd));
+	EXPECT_EQ(0, get_tcps(fd));
+	EXPECT_EQ(0, set_ours(fd, 1));
+	EXPECT_EQ(1, get_ours(fd));
+	EXPECT_EQ(1, get_tcps(fd));
+	EXPECT_EQ(0, set_tcps(fd, 0));
+	EXPECT_EQ(0, get_ours(fd));
+	EXPECT_EQ(0, set_ours(fd, 77));
+	EXPECT_EQ(1, get_ours(fd));
 }
 
 TEST_F(options, effect)
 {
 	EXPECT_LT(0, staged_by_row(self->fds));
-	EXPECT_EQ(0, set_option(self->fds[0], OURS, 1));
+	EXPECT_EQ(0, set_ours(self->fds[0], 1));
 	EXPECT_EQ(0, staged_by_row(self->fds));
-	EXPECT_EQ(0, set_option(self->fds[0], OURS, 0));
+	EXPECT_EQ(0, set_ours(self->fds[0], 0));
 	EXPECT_LT(0, staged_by_row(self->fds));
 }
 
@@ -112,7 +130,7 @@ TEST_F(options, nodelay_and_more)
 
 	ASSERT_EQ(1, send(self->fds[0], "a", 1, MSG_MORE));
 	EXPECT_EQ(-1, recv(self->fds[1], &c, 1, MSG_DONTWAIT));
-	EXPECT_EQ(0, set_option(self->fds[0], OURS, 1));
+	EXPECT_EQ(0, set_ours(self->fds[0], 1));
 	EXPECT_EQ(1, recv(self->fds[1], &c, 1, 0));
 	EXPECT_LE(before, vsock_stat("flush_option"));
 	before = vsock_stat("packets_saved");
@@ -125,18 +143,19 @@ TEST_F(options, nodelay_and_more)
 
 TEST_F(options, wrong_use)
 {
-	int fd = self->fds[0], val = 1, fds[2];
+	int fd = self->fds[0], name = SO_KFS_VSOCK_NODELAY, val = 1, fds[2];
 	socklen_t len = -1;
 	uint64_t size = 0;
 	char byte = 1;
 
-	EXPECT_EQ(-1, setsockopt(fd, OURS, &byte, 1));
+	EXPECT_EQ(-1, setsockopt(fd, AF_VSOCK, name, &byte, 1));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(-1, setsockopt(fd, OURS, (void *)16, sizeof(int)));
+	EXPECT_EQ(-1, setsockopt(fd, AF_VSOCK, name, (void *)16,
+				 sizeof(int)));
 	EXPECT_EQ(EFAULT, errno);
-	EXPECT_EQ(-1, getsockopt(fd, OURS, &val, &len));
+	EXPECT_EQ(-1, getsockopt(fd, AF_VSOCK, name, &val, &len));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(-1, getsockopt(fd, OURS, &val, (void *)16));
+	EXPECT_EQ(-1, getsockopt(fd, AF_VSOCK, name, &val, (void *)16));
 	EXPECT_EQ(EFAULT, errno);
 	EXPECT_EQ(-ENOPROTOOPT, set_option(fd, IPPROTO_TCP, TCP_CORK, 1));
 	EXPECT_EQ(-ENOPROTOOPT, set_option(fd, SOL_VSOCK, 1, 1));
@@ -146,8 +165,8 @@ TEST_F(options, wrong_use)
 				&size, &len));
 	EXPECT_EQ(128, size);
 	ASSERT_EQ(0, vsock_pair_type(fds, SOCK_SEQPACKET));
-	EXPECT_EQ(-ENOPROTOOPT, set_option(fds[0], OURS, 1));
-	EXPECT_EQ(-ENOPROTOOPT, get_option(fds[0], TCPS));
+	EXPECT_EQ(-ENOPROTOOPT, set_ours(fds[0], 1));
+	EXPECT_EQ(-ENOPROTOOPT, get_tcps(fds[0]));
 	close(fds[0]);
 	close(fds[1]);
 }
@@ -163,10 +182,10 @@ TEST_F(options, unconnected)
 	};
 
 	ASSERT_LE(0, fd);
-	EXPECT_EQ(0, set_option(fd, OURS, 1));
-	EXPECT_EQ(1, get_option(fd, OURS));
+	EXPECT_EQ(0, set_ours(fd, 1));
+	EXPECT_EQ(1, get_ours(fd));
 	EXPECT_EQ(-1, connect(fd, (struct sockaddr *)&addr, sizeof(addr)));
-	EXPECT_EQ(1, get_option(fd, OURS));
+	EXPECT_EQ(1, get_ours(fd));
 	EXPECT_LE(1, vsock_stat("sockets"));
 	close(fd);
 }
@@ -174,9 +193,9 @@ TEST_F(options, unconnected)
 TEST_F(options, off_is_absent)
 {
 	ASSERT_EQ(0, vsock_set("mode", "off"));
-	EXPECT_EQ(-ENOPROTOOPT, set_option(self->fds[0], OURS, 1));
-	EXPECT_EQ(-ENOPROTOOPT, set_option(self->fds[0], TCPS, 1));
-	EXPECT_EQ(-ENOPROTOOPT, get_option(self->fds[0], OURS));
+	EXPECT_EQ(-ENOPROTOOPT, set_ours(self->fds[0], 1));
+	EXPECT_EQ(-ENOPROTOOPT, set_tcps(self->fds[0], 1));
+	EXPECT_EQ(-ENOPROTOOPT, get_ours(self->fds[0]));
 	EXPECT_EQ(0, staged_by_row(self->fds));
 }
 
@@ -186,7 +205,7 @@ TEST_F(options, observe_touches_nothing)
 	long long flushes = vsock_stat("flush_timer");
 
 	ASSERT_EQ(0, vsock_set("mode", "observe"));
-	EXPECT_EQ(-ENOPROTOOPT, set_option(self->fds[0], OURS, 1));
+	EXPECT_EQ(-ENOPROTOOPT, set_ours(self->fds[0], 1));
 	EXPECT_EQ(0, staged_by_row(self->fds));
 	EXPECT_LT(saved, vsock_stat("observed_saved"));
 	EXPECT_EQ(flushes, vsock_stat("flush_timer"));
@@ -200,13 +219,13 @@ TEST_F(options, defaults)
 
 	ASSERT_EQ(0, vsock_set("nodelay", "1"));
 	EXPECT_EQ(0, staged_by_row(self->fds));
-	EXPECT_EQ(1, get_option(self->fds[0], OURS));
-	EXPECT_EQ(0, set_option(self->fds[0], OURS, 0));
+	EXPECT_EQ(1, get_ours(self->fds[0]));
+	EXPECT_EQ(0, set_ours(self->fds[0], 0));
 	EXPECT_LT(0, staged_by_row(self->fds));
-	EXPECT_EQ(0, set_option(self->fds[1], OURS, 1));
+	EXPECT_EQ(0, set_ours(self->fds[1], 1));
 	ASSERT_EQ(0, vsock_set("nodelay", "0"));
 	ASSERT_EQ(0, vsock_set("ports", "7,8"));
-	EXPECT_EQ(1, get_option(self->fds[1], OURS));
+	EXPECT_EQ(1, get_ours(self->fds[1]));
 	close(self->fds[0]);
 	close(self->fds[1]);
 	ASSERT_EQ(0, vsock_pair(self->fds));
@@ -237,7 +256,7 @@ TEST_F(options, no_memory)
 	close(self->fds[1]);
 	ASSERT_EQ(0, vsock_pair(self->fds));
 	EXPECT_EQ(0, staged_by_row(self->fds));
-	EXPECT_EQ(-ENOMEM, set_option(self->fds[0], OURS, 0));
+	EXPECT_EQ(-ENOMEM, set_ours(self->fds[0], 0));
 	EXPECT_EQ(0, vsock_stat("memory_bytes"));
 }
 

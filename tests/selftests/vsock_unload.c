@@ -4,6 +4,7 @@
  * flood. KFS_VSOCK_CYCLES: how often (6; 200 in the stress target).
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 
 #include "kfstest.h"
@@ -12,7 +13,7 @@
 
 struct stream {
 	int fd;
-	_Atomic bool *stop;
+	atomic_bool *stop;
 	uint64_t bytes;
 	char error[96];
 };
@@ -58,6 +59,19 @@ static void *reader(void *arg)
 	return NULL;
 }
 
+/* Writes modes whenever the module is there, also on its way out. */
+static void *meddler(void *arg)
+{
+	atomic_bool *stop = arg;
+	unsigned int i;
+
+	for (i = 0; !*stop; i++) {
+		vsock_set("mode", i & 1 ? "on" : "observe");
+		vsock_set("delay_us", i & 2 ? "1000" : "100");
+	}
+	return NULL;
+}
+
 FIXTURE(unload) { };
 
 FIXTURE_SETUP(unload)
@@ -74,15 +88,16 @@ TEST_F_TIMEOUT(unload, cycles_under_traffic, 3600)
 {
 	const char *n = getenv("KFS_VSOCK_CYCLES");
 	int i, count = n ? atoi(n) : 6, fds[2];
-	_Atomic bool stop = false;
+	atomic_bool stop = false;
 	struct stream out = { .stop = &stop }, in = { .stop = &stop };
-	pthread_t threads[2];
+	pthread_t threads[3];
 
 	ASSERT_EQ(0, vsock_pair(fds));
 	out.fd = fds[0];
 	in.fd = fds[1];
 	pthread_create(&threads[0], NULL, writer, &out);
 	pthread_create(&threads[1], NULL, reader, &in);
+	pthread_create(&threads[2], NULL, meddler, &stop);
 	for (i = 0; i < count; i++) {
 		uint64_t before = in.bytes;
 
@@ -96,6 +111,7 @@ TEST_F_TIMEOUT(unload, cycles_under_traffic, 3600)
 	stop = true;
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
+	pthread_join(threads[2], NULL);
 	EXPECT_STREQ("", out.error);
 	EXPECT_STREQ("", in.error);
 	EXPECT_EQ(out.bytes, in.bytes);
@@ -129,7 +145,7 @@ static void *echo(void *arg)
 static uint64_t ping_p99(const char *mode)
 {
 	static uint64_t took[PINGS];
-	_Atomic bool stop = false;
+	atomic_bool stop = false;
 	struct stream out = { .stop = &stop }, in = { .stop = &stop };
 	pthread_t threads[3];
 	int flood[2], ping[2], i;

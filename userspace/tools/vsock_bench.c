@@ -72,7 +72,7 @@ struct bench {
 	int control;
 };
 
-static void __attribute__((noreturn, format(printf, 2, 3)))
+_Noreturn static void __attribute__((format(printf, 2, 3)))
 fail(int err, const char *fmt, ...)
 {
 	va_list ap;

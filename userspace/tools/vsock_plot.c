@@ -70,7 +70,7 @@ static void grid(FILE *f, const struct axis *axis)
 		TOP + (HEIGHT - TOP - BOTTOM) / 2);
 }
 
-static void line(FILE *f, const struct axis *axis,
+static void draw_column(FILE *f, const struct axis *axis,
 		 const struct vsock_table *table, int c, int row)
 {
 	fprintf(f, "<polyline fill='none' stroke='%s' stroke-width='2' points='",
@@ -104,7 +104,7 @@ int vsock_plot(const char *path, const char *title,
 	grid(f, &axis);
 	for (int c = 0; c < COL_COUNT; c++)
 		if (table->used[c])
-			line(f, &axis, table, c, row++);
+			draw_column(f, &axis, table, c, row++);
 	fprintf(f, "</svg>\n");
 	if (fclose(f))
 		return -errno;
