@@ -24,5 +24,6 @@ WARN := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow \
 	-Wvla -Werror
 KFS_CPPFLAGS := -D_GNU_SOURCE -I$(TOP)/include/uapi -I$(USERSPACE)/lib
 UAPI := $(TOP)/include/uapi/linux/kvm_fastsys.h
-KFS_HEADERS := $(UAPI) $(USERSPACE)/lib/kfs.h $(USERSPACE)/lib/kfs_guest.h \
+UAPI_VSOCK := $(TOP)/include/uapi/linux/kvm_fastsys_vsock.h
+KFS_HEADERS := $(UAPI) $(UAPI_VSOCK) $(USERSPACE)/lib/kfs.h $(USERSPACE)/lib/kfs_guest.h \
 	$(USERSPACE)/lib/kfs_doorbell.h

@@ -13,6 +13,7 @@
 #include <linux/filter.h>
 #include <linux/kvm.h>
 #include <linux/kvm_fastsys.h>
+#include <linux/kvm_fastsys_vsock.h>
 
 #include "kfs_doorbell.h"
 
@@ -105,7 +106,7 @@ int kfs_deferred(struct kvm_run *run, const struct kfs_policy *policy);
  * address of `count` mailboxes.
  *
  *	case KVM_EXIT_IO:
- *		if (kfs_doorbell(run, KFS_DOORBELL_PORT, page, count, policy))
+ *		if (kfs_doorbell(run, port, page, count, policy) == 1)
  *			continue;
  *
  * 1: made, or answered by the policy; the result stands in the mailbox. 0: not
@@ -153,6 +154,16 @@ int kfs_translate(const struct kfs_region *regions, unsigned int count,
  * has room for `room` entries. Once is enough, twice does no harm. -ENOSPC.
  */
 int kfs_cpuid_add(struct kvm_cpuid2 *cpuid, unsigned int room);
+
+/*
+ * ---- vsock (kvm_fastsys_vsock.ko, needs neither device nor attach) -------
+ */
+
+/*
+ * SO_KFS_VSOCK_NODELAY on a vsock stream socket. -ENOPROTOOPT while nothing is
+ * merged, when a program that asks for no delay has it anyway.
+ */
+int kfs_vsock_nodelay(int fd, int on);
 
 /*
  * ---- Names ---------------------------------------------------------------

@@ -11,11 +11,15 @@ _kvm_fastsys() {
 		;;
 	esac
 	if [ "$COMP_CWORD" = 1 ]; then
-		words="status check demo --help --version"
+		words="status check demo bench --help --version"
 	else
 		case ${COMP_WORDS[1]} in
 		status | check) words="--json --help" ;;
 		demo) words="--file --module --keep-module --help" ;;
+		bench)
+			words="vsock --peer --tcp --serve --reps --ms --columns"
+			words+=" --direction --json --svg --help"
+			;;
 		*) words= ;;
 		esac
 	fi
