@@ -20,7 +20,10 @@ ok() {
 	fi
 }
 
-echo 1..29
+# The documents' examples, beside this.
+set -- "$(dirname "$(command -v "$0")")"/../snippets/*-*
+[ -x "$1" ] || { echo "Bail out! no $1: make user"; exit 1; }
+echo 1..$((29 + $#))
 
 # runs NAME PROGRAM...: its exit status, output in $tmp
 runs() {
@@ -91,6 +94,12 @@ else
 		echo "ok $n - $vmm: # SKIP no module file to load again"
 	done
 fi
+
+for program in "$@"; do
+	runs example "$program"
+	ok "example ${program##*/}: runs with the module"
+done
+rm -f "$tmp"/*
 
 kvm-fastsys check >"$tmp/check" 2>&1
 ok "check: would work here"
