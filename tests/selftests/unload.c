@@ -170,7 +170,7 @@ static void bystander_loop(struct bystander *b)
 	_exit(0);
 }
 
-TEST_F_TIMEOUT(unload, hundred_times_with_vms_coming_and_going, 300)
+TEST_F_TIMEOUT(unload, hundred_times_with_vms_coming_and_going, 480)
 {
 	struct bystander *b = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
