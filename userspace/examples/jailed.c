@@ -37,29 +37,37 @@ static void lock_in(void)
 		err(1, "nobody");
 }
 
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, \
-			     offsetof(struct seccomp_data, field))
-#define ALLOW(nr) \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 1), \
-	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-
 /* What stands between here and the end of the program, and no more. */
+static const unsigned int allowed[] = {
+	SYS_ioctl, SYS_write, SYS_exit_group,
+	/* printf() looks once at what it prints to */
+	SYS_newfstatat, SYS_fstat,
+};
+
+#define N_ALLOWED (sizeof(allowed) / sizeof(allowed[0]))
+
 static void install_filter(void)
 {
-	static struct sock_filter filter[] = {
-		LOAD(arch),
+	struct sock_filter filter[5 + 2 * N_ALLOWED] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			 offsetof(struct seccomp_data, arch)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		LOAD(nr),
-		ALLOW(SYS_ioctl), ALLOW(SYS_write), ALLOW(SYS_exit_group),
-		/* printf() looks once at what it prints to */
-		ALLOW(SYS_newfstatat), ALLOW(SYS_fstat),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-	};
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			 offsetof(struct seccomp_data, nr)),
+	}, *f = filter + 4;
 	struct sock_fprog program = {
 		.len = sizeof(filter) / sizeof(filter[0]), .filter = filter,
 	};
 
+	for (size_t i = 0; i < N_ALLOWED; i++) {
+		*f++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+						    allowed[i], 0, 1);
+		*f++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
+						    SECCOMP_RET_ALLOW);
+	}
+	*f = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
+					  SECCOMP_RET_KILL_PROCESS);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL) ||
 	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0UL, &program))
 		err(1, "seccomp");
