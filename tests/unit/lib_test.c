@@ -191,6 +191,7 @@ TEST_F(policy, errno_is_left_alone)
 	EXPECT_EQ(-EBADF, kfs_policy_call(self->policy, SYS_close,
 					  (const __u64[6]) { 9999 }));
 	EXPECT_EQ(-EBADF, kfs_enable(-1));
+	EXPECT_EQ(-EBADF, kfs_vsock_nodelay(-1, 1));
 	EXPECT_EQ(77, errno);
 }
 

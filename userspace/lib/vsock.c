@@ -6,6 +6,11 @@
 
 KFS_PUBLIC int kfs_vsock_nodelay(int fd, int on)
 {
-	return setsockopt(fd, AF_VSOCK, SO_KFS_VSOCK_NODELAY, &on,
-			  sizeof(on)) ? -errno : 0;
+	int saved = errno;
+	int ret = 0;
+
+	if (setsockopt(fd, AF_VSOCK, SO_KFS_VSOCK_NODELAY, &on, sizeof(on)))
+		ret = -errno;
+	errno = saved;
+	return ret;
 }
