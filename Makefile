@@ -54,6 +54,7 @@ user: setup ## the library, the tool and the examples in build/user
 programs: user ## the programs that run in the machine
 	@$(SUB) -C tests/selftests O=$(USER_O) KSRC_HARNESS=$(O)/harness
 	@$(SUB) -C tests/bench O=$(USER_O)
+	@$(SUB) -C tests/bench/kick O=$(USER_O)
 
 languages: user ## the examples in Rust and Go (installs Debian's compilers)
 	@$(MACHINE)/setup --check $(filter-out host,$(KERNEL))
@@ -68,6 +69,7 @@ check: module programs languages ## every test; last line: N passed, N failed, N
 bench: module programs ## instructions per call, to build/bench/
 	@$(TOP)/tests/bench/run $(KERNEL)
 	@$(TOP)/tests/bench/vsock --kernel $(KERNEL)
+	@$(TOP)/tests/bench/kick/run $(KERNEL)
 
 stress: module programs ## races: the parallel tests COUNT times (5)
 	@$(MACHINE)/check --suite selftests --modes parallel,single \
@@ -76,6 +78,8 @@ stress: module programs ## races: the parallel tests COUNT times (5)
 	KFS_VSOCK_CHURN=10000 KFS_TIMEOUT_SCALE=60 \
 		$(MACHINE)/check --suite selftests --modes plain \
 		--only vsock_exact,vsock_ends,vsock_options,vsock_unload
+	@$(RUN) --mode parallel --timeout 1800 --name kick-million \
+		--env KFS_KICKS=1000000 -- kick_stress
 
 shell: module programs ## a shell in the machine, module loaded
 	@$(RUN) --mode $(MODE) --shell

@@ -26,4 +26,4 @@ KFS_CPPFLAGS := -D_GNU_SOURCE -I$(TOP)/include/uapi -I$(USERSPACE)/lib
 UAPI := $(TOP)/include/uapi/linux/kvm_fastsys.h
 UAPI_VSOCK := $(TOP)/include/uapi/linux/kvm_fastsys_vsock.h
 KFS_HEADERS := $(UAPI) $(UAPI_VSOCK) $(USERSPACE)/lib/kfs.h $(USERSPACE)/lib/kfs_guest.h \
-	$(USERSPACE)/lib/kfs_doorbell.h
+	$(USERSPACE)/lib/kfs_doorbell.h $(USERSPACE)/lib/kfs_kick.h

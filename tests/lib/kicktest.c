@@ -75,6 +75,33 @@ static void futex(uint32_t *word, int op, uint32_t val, uint64_t ns)
 #define STORE(p, v)	__atomic_store_n(p, v, __ATOMIC_SEQ_CST)
 #define LOAD(p)		__atomic_load_n(p, __ATOMIC_SEQ_CST)
 
+void word_set(uint32_t *word, uint32_t value)
+{
+	STORE(word, value);
+	futex(word, FUTEX_WAKE, INT32_MAX, 0);
+}
+
+bool word_reached(uint32_t *word, uint32_t value)
+{
+	uint64_t end = now_ns() + SECONDS(1);
+	int spins = online_cpus() > 1 ? 20000 : 0;
+	uint32_t seen;
+
+	while ((int32_t)((seen = LOAD(word)) - value) < 0) {
+		uint64_t now;
+
+		if (spins-- > 0) {
+			__builtin_ia32_pause();
+			continue;
+		}
+		now = now_ns();
+		if (now > end)
+			return false;
+		futex(word, FUTEX_WAIT, seen, end - now);
+	}
+	return true;
+}
+
 static void acknowledge(struct krun *k)
 {
 	STORE(&k->vcpu->run->immediate_exit, 0);
@@ -85,8 +112,7 @@ static void acknowledge(struct krun *k)
 
 		ioctl(k->vcpu->fd, KVM_SET_MP_STATE, &mp);
 	}
-	STORE(&k->seen, LOAD(&k->posted));
-	futex(&k->seen, FUTEX_WAKE, INT32_MAX, 0);
+	word_set(&k->seen, LOAD(&k->posted));
 	if (k->acked)
 		k->acked(k);
 }
@@ -117,8 +143,7 @@ static void *krun_loop(void *arg)
 		STORE(&k->phase, PH_USER);
 	}
 	STORE(&k->phase, PH_ENDED);
-	STORE(&k->seen, LOAD(&k->posted));
-	futex(&k->seen, FUTEX_WAKE, INT32_MAX, 0);
+	word_set(&k->seen, LOAD(&k->posted));
 	return NULL;
 }
 
@@ -135,23 +160,7 @@ uint32_t krun_post(struct krun *k)
 
 bool krun_answered(struct krun *k, uint32_t event)
 {
-	uint64_t end = now_ns() + SECONDS(1);
-	int spins = online_cpus() > 1 ? 20000 : 0;
-	uint32_t seen;
-
-	while ((int32_t)((seen = LOAD(&k->seen)) - event) < 0) {
-		uint64_t now;
-
-		if (spins-- > 0) {
-			__builtin_ia32_pause();
-			continue;
-		}
-		now = now_ns();
-		if (now > end)
-			return false;
-		futex(&k->seen, FUTEX_WAIT, seen, end - now);
-	}
-	return true;
+	return word_reached(&k->seen, event);
 }
 
 int krun_stop(struct krun *k, int kick)

@@ -57,6 +57,9 @@ char task_state(pid_t tid);
 /* Until it sleeps interruptibly in the named system call; see syscalls(2). */
 bool wait_asleep_in(pid_t tid, long nr);
 bool wait_u32(uint32_t *word, uint32_t at_least);
+/* A word that counts up: set and wake; until it is there, at most a second. */
+void word_set(uint32_t *word, uint32_t value);
+bool word_reached(uint32_t *word, uint32_t value);
 int online_cpus(void);
 
 /*

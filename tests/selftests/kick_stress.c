@@ -130,17 +130,17 @@ static void stress(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, krun_stop(&self->run, self->fd));
 }
 
-TEST_F_TIMEOUT(kick_stress, by_fd, 600)
+TEST_F_TIMEOUT(kick_stress, by_fd, 1500)
 {
 	stress(_metadata, self, 1, false);
 }
 
-TEST_F_TIMEOUT(kick_stress, by_ioctl, 600)
+TEST_F_TIMEOUT(kick_stress, by_ioctl, 1500)
 {
 	stress(_metadata, self, 1, true);
 }
 
-TEST_F_TIMEOUT(kick_stress, by_both_at_once, 600)
+TEST_F_TIMEOUT(kick_stress, by_both_at_once, 1500)
 {
 	stress(_metadata, self, 2, false);
 }

@@ -15,6 +15,8 @@
 #include <linux/kvm_fastsys.h>
 #include <linux/kvm_fastsys_vsock.h>
 
+#include "kfs_kick.h"
+
 #include "kfs_doorbell.h"
 
 #ifdef __cplusplus
