@@ -54,6 +54,7 @@ user: setup ## the library, the tool and the examples in build/user
 programs: user ## the programs that run in the machine
 	@$(SUB) -C tests/selftests O=$(USER_O) KSRC_HARNESS=$(O)/harness
 	@$(SUB) -C tests/bench O=$(USER_O)
+	@$(SUB) -C tests/run O=$(USER_O)
 	@$(SUB) -C tests/bench/kick O=$(USER_O)
 
 languages: user ## the examples in Rust and Go (installs Debian's compilers)

@@ -16,6 +16,9 @@ static const struct command {
 	{ "check", cmd_check },
 	{ "demo", cmd_demo },
 	{ "bench", cmd_bench },
+	{ "policy", cmd_policy },
+	{ "run", cmd_run },
+	{ "trace", cmd_trace },
 };
 
 static const char doc[] =
@@ -25,6 +28,9 @@ static const char doc[] =
 	"  check   would the module work on this kernel; if not, why and what next\n"
 	"  demo    the whole thing on a guest of one page, in half a minute\n"
 	"  bench   bench vsock: throughput of small writes, beside TCP's\n"
+	"  policy  compile, show or explain an OCI or Docker seccomp profile\n"
+	"  run     a static Linux program in ring 3 of a VM of its own\n"
+	"  trace   a VM's calls as they are made, in strace's look\n"
 	"\n"
 	"`kvm-fastsys COMMAND --help' says more. Exit status: 0 done, 1 failed,\n"
 	"2 wrong usage, 3 the module is not loaded.";
@@ -47,21 +53,33 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which command? status, check, demo or bench");
+		argp_error(state, "which command? status, check, demo, bench, policy, run or trace");
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
 }
 
-void parse(const struct argp *argp, int argc, char **argv, void *input)
+static void parse_with(const struct argp *argp, int argc, char **argv,
+		       unsigned int flags, void *input)
 {
 	char name[64];
 
 	snprintf(name, sizeof(name), "kvm-fastsys %s", argv[0]);
 	argv[0] = name;
 	/* argp leaves by itself on wrong usage, and returns only other errors */
-	if (argp_parse(argp, argc, argv, 0, NULL, input))
+	if (argp_parse(argp, argc, argv, flags, NULL, input))
 		exit(EXIT_FAILED);
+}
+
+void parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+	parse_with(argp, argc, argv, 0, input);
+}
+
+void parse_in_order(const struct argp *argp, int argc, char **argv,
+		    void *input)
+{
+	parse_with(argp, argc, argv, ARGP_IN_ORDER, input);
 }
 
 bool first_line(const char *path, char *buf, size_t len)

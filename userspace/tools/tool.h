@@ -14,6 +14,7 @@ enum {
 	EXIT_FAILED = 1,	/* it did not work, or `check` says it would not */
 	EXIT_USAGE = 2,
 	EXIT_NO_MODULE = 3,	/* the module is not loaded */
+	EXIT_RUN_FAILED = 125,	/* `run`: the program could not be run */
 };
 
 #define MODULE_DIR "/sys/module/kvm_fastsys"
@@ -22,9 +23,15 @@ int cmd_status(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_policy(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 
 /* argp_parse() with the options every subcommand has the same way. */
 void parse(const struct argp *argp, int argc, char **argv, void *input);
+/* The same for those that hand the rest of the line to somebody else. */
+void parse_in_order(const struct argp *argp, int argc, char **argv,
+		    void *input);
 
 /* True when the file exists; its first line goes to buf, without the newline. */
 bool first_line(const char *path, char *buf, size_t len);
