@@ -23,7 +23,7 @@ ok() {
 # The documents' examples, beside this.
 set -- "$(dirname "$(command -v "$0")")"/../snippets/*-*
 [ -x "$1" ] || { echo "Bail out! no $1: make user"; exit 1; }
-echo 1..$((29 + $#))
+echo 1..$((33 + $#))
 
 # runs NAME PROGRAM...: its exit status, output in $tmp
 runs() {
@@ -66,6 +66,16 @@ runs jailed jailed
 ok "jailed: runs"
 as_wanted jailed
 ok "jailed: the filter saw the call, the policy answered the other"
+rm "$tmp"/*
+
+# Stops its vCPUs three times, by the module and by signal.
+for way in "" signal; do
+	# shellcheck disable=SC2086
+	runs pause pause $way
+	ok "pause $way: its guests stood still"
+	grep -q "^Kicks by ${way:-the module}\.$" "$tmp/pause.out"
+	ok "pause $way: says how"
+done
 rm "$tmp"/*
 
 # Without the module: the same answer from each, and what is wrong.
