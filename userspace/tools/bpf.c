@@ -6,6 +6,7 @@
  */
 #include <linux/audit.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <kfs.h>
@@ -173,8 +174,8 @@ uint32_t bpf_judge(const struct sock_filter *f, unsigned int len,
 	return SECCOMP_RET_KILL_PROCESS;
 }
 
-int bpf_always_allows(const struct sock_filter *f, unsigned int len,
-		      uint32_t nr)
+int bpf_by_number(const struct sock_filter *f, unsigned int len, uint32_t nr,
+		  uint32_t *ret)
 {
 	uint32_t a = 0;
 
@@ -203,12 +204,21 @@ int bpf_always_allows(const struct sock_filter *f, unsigned int len,
 			pc += taken(i->code, a, i->k) ? i->jt : i->jf;
 			break;
 		case BPF_RET | BPF_K:
-			return i->k == SECCOMP_RET_ALLOW;
+			*ret = i->k;
+			return 1;
 		default:
 			return 0;
 		}
 	}
 	return 0;
+}
+
+int bpf_always_allows(const struct sock_filter *f, unsigned int len,
+		      uint32_t nr)
+{
+	uint32_t ret;
+
+	return bpf_by_number(f, len, nr, &ret) && ret == SECCOMP_RET_ALLOW;
 }
 
 const char *bpf_action(uint32_t ret, char *buf, size_t size)
@@ -301,13 +311,17 @@ static void print_jump(FILE *out, const struct sock_filter *i,
 
 void bpf_print(FILE *out, const struct sock_filter *f, unsigned int len)
 {
-	uint32_t loaded = ~0U;
+	/* where A came from: at each target of a jump, and now */
+	uint32_t *at = calloc(len, sizeof(*at)), loaded = ~0U;
 	char buf[64];
 
-	for (unsigned int pc = 0; pc < len; pc++) {
+	for (unsigned int pc = 0; at && pc < len; pc++) {
 		const struct sock_filter *i = &f[pc];
 		char reg = BPF_CLASS(i->code) & 1 ? 'X' : 'A';
 
+		if (pc && (BPF_CLASS(f[pc - 1].code) == BPF_JMP ||
+			   BPF_CLASS(f[pc - 1].code) == BPF_RET))
+			loaded = at[pc];
 		fprintf(out, "%5u  ", pc);
 		switch (BPF_CLASS(i->code)) {
 		case BPF_LD:
@@ -336,6 +350,12 @@ void bpf_print(FILE *out, const struct sock_filter *f, unsigned int len)
 			break;
 		case BPF_JMP:
 			print_jump(out, i, pc, loaded);
+			if (BPF_OP(i->code) == BPF_JA) {
+				at[pc + 1 + i->k] = loaded;
+			} else {
+				at[pc + 1 + i->jt] = loaded;
+				at[pc + 1 + i->jf] = loaded;
+			}
 			break;
 		case BPF_RET:
 			fprintf(out, "%s\n", BPF_RVAL(i->code) == BPF_A ?
@@ -347,4 +367,5 @@ void bpf_print(FILE *out, const struct sock_filter *f, unsigned int len)
 				"X = A\n" : "A = X\n");
 		}
 	}
+	free(at);
 }

@@ -20,9 +20,11 @@ uint32_t bpf_judge(const struct sock_filter *f, unsigned int len,
 		   const struct seccomp_data *sd);
 
 /*
- * As the module sees it: does the program allow the number without looking at
- * anything but number and architecture?
+ * As the module derives it: does the verdict on this number need nothing but
+ * number and architecture? Then it is in *ret.
  */
+int bpf_by_number(const struct sock_filter *f, unsigned int len, uint32_t nr,
+		  uint32_t *ret);
 int bpf_always_allows(const struct sock_filter *f, unsigned int len,
 		      uint32_t nr);
 

@@ -152,12 +152,15 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 			o->file = arg;
 		else if (strcmp(o->what, "explain"))
 			argp_error(state, "%s takes one file", o->what);
-		else if (!o->call)
+		else {
 			o->call = arg;
-		else if (o->nargs == 6)
-			argp_error(state, "a call has six arguments at most");
-		else
-			o->args[o->nargs++] = arg;
+			/* The rest are numbers, negative ones included. */
+			while (state->next < state->argc) {
+				if (o->nargs == 6)
+					argp_error(state, "a call has six arguments at most");
+				o->args[o->nargs++] = state->argv[state->next++];
+			}
+		}
 		return 0;
 	case ARGP_KEY_END:
 		if (!o->what ||
@@ -218,39 +221,43 @@ static void show_notes(FILE *out, const struct policy_notes *n)
 	}
 }
 
-/* The verdict with all arguments 0, or by_args when they can change it. */
-static void list(const char *title, const struct sock_filter *f,
-		 unsigned int len, uint32_t action, bool mixed)
+enum { BY_ARGUMENTS = -2, NO_CALL = -1 };
+
+/* What a call gets: the index of its verdict in seen[], or one of those. */
+static int verdict(const struct sock_filter *f, unsigned int len,
+		   unsigned int nr, const uint32_t *seen, int n)
+{
+	uint32_t ret;
+
+	if (!kfs_syscall_name(nr))
+		return NO_CALL;
+	if (!bpf_by_number(f, len, nr, &ret))
+		return BY_ARGUMENTS;
+	for (int i = 0; i < n; i++)
+		if (seen[i] == ret)
+			return i;
+	return NO_CALL;
+}
+
+static void list(const char *title, const int *verdicts, int which, int most)
 {
 	char names[8192] = "";
-	size_t n = 0;
 	unsigned int count = 0;
+	size_t n = 0;
 
 	for (unsigned int nr = 0; nr < CALLS; nr++) {
-		struct seccomp_data sd = { .nr = (int)nr,
-					   .arch = AUDIT_ARCH_X86_64 };
-		const char *name = kfs_syscall_name(nr);
-		bool always = bpf_always_allows(f, len, nr);
-		uint32_t zero = bpf_judge(f, len, &sd);
-		bool differs = false;
-
-		if (!name)
-			continue;
-		/* Ones everywhere, and one argument at a time. */
-		for (int i = 0; i < 12 && !always; i++) {
-			memset(sd.args, 0, sizeof(sd.args));
-			sd.args[i % 6] = i < 6 ? 1 : ~0ULL;
-			differs |= bpf_judge(f, len, &sd) != zero;
-		}
-		differs |= zero == SECCOMP_RET_ALLOW && !always;
-		if (mixed ? !differs : differs || zero != action)
+		if (verdicts[nr] != which)
 			continue;
 		n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s",
-				      count ? " " : "", name);
+				      count ? " " : "", kfs_syscall_name(nr));
 		count++;
 	}
 	if (!count)
 		return;
+	if (which == most) {
+		printf("%s: all others, %u calls\n", title, count);
+		return;
+	}
 	printf("%s: %u calls\n", title, count);
 	wrapped(stdout, "  ", 2, names);
 }
@@ -258,14 +265,15 @@ static void list(const char *title, const struct sock_filter *f,
 static void show(const struct options *o, const struct sock_filter *f,
 		 unsigned int len, const struct policy_notes *notes)
 {
+	unsigned int inside = 0, counts[32] = { 0 };
+	int verdicts[CALLS], n = 0, most = 0;
 	uint32_t seen[32];
-	unsigned int n = 0, rest = 0;
 	char buf[64];
 
 	printf("%s: %u instructions\n", o->file, len);
 	show_notes(stdout, notes);
 	for (unsigned int pc = 0; pc < len; pc++) {
-		unsigned int i = 0;
+		int i = 0;
 
 		if (BPF_CLASS(f[pc].code) != BPF_RET)
 			continue;
@@ -274,16 +282,25 @@ static void show(const struct options *o, const struct sock_filter *f,
 		if (i == n && n < 32)
 			seen[n++] = f[pc].k;
 	}
-	for (unsigned int i = 0; i < n; i++) {
-		const char *what = bpf_action(seen[i], buf, sizeof(buf));
-
-		list(what, f, len, seen[i], false);
+	for (unsigned int nr = 0; nr < CALLS; nr++) {
+		verdicts[nr] = verdict(f, len, nr, seen, n);
+		if (verdicts[nr] >= 0)
+			counts[verdicts[nr]]++;
+		inside += bpf_always_allows(f, len, nr) && table[nr].why;
 	}
-	list("by their arguments", f, len, 0, true);
-	for (unsigned int nr = 0; nr < CALLS; nr++)
-		rest += bpf_always_allows(f, len, nr) && table[nr].why;
+	for (int i = 1; i < n; i++)
+		if (counts[i] > counts[most])
+			most = i;
+	for (int i = 0; i < n; i++)
+		if (i != most)
+			list(bpf_action(seen[i], buf, sizeof(buf)), verdicts,
+			     i, most);
+	list("by their arguments", verdicts, BY_ARGUMENTS, most);
+	if (n)
+		list(bpf_action(seen[most], buf, sizeof(buf)), verdicts, most,
+		     most);
 	printf("made inside KVM_RUN whatever their arguments: %u calls\n\n",
-	       rest);
+	       inside);
 	bpf_print(stdout, f, len);
 }
 
@@ -420,7 +437,7 @@ int cmd_policy(int argc, char **argv)
 	int ret = EXIT_OK;
 
 	o.host.caps = o.caps;
-	parse(&argp, argc, argv, &o);
+	parse_in_order(&argp, argc, argv, &o);
 	if (policy_load_for(o.file, &o.host, &filter, &len, &notes))
 		return EXIT_FAILED;
 	if (!strcmp(o.what, "compile")) {

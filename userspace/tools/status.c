@@ -355,14 +355,24 @@ static int not_there(int err, bool json)
 	return loaded ? EXIT_FAILED : EXIT_NO_MODULE;
 }
 
+struct options {
+	bool json;
+	unsigned int every;	/* seconds; 0: once */
+};
+
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
 {
-	bool *json = state->input;
+	struct options *o = state->input;
+	char *rest;
 
-	(void)arg;
 	switch (key) {
 	case 'j':
-		*json = true;
+		o->json = true;
+		return 0;
+	case 'w':
+		o->every = arg ? (unsigned int)strtoul(arg, &rest, 10) : 2;
+		if (!o->every || (arg && *rest))
+			argp_error(state, "--watch=SECONDS, at least 1");
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "status takes no arguments");
@@ -371,25 +381,11 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-int cmd_status(int argc, char **argv)
+static int show_once(bool json)
 {
-	static const struct argp_option options[] = {
-		{ "json", 'j', NULL, 0, "for machines: one JSON object", 0 },
-		{ 0 },
-	};
-	static const struct argp argp = {
-		.options = options,
-		.parser = parse_opt,
-		.doc = "Shows what kvm_fastsys does now: its hooks and who uses them, the VMs\n"
-		       "attached, the calls they made and why some were declined.\v"
-		       "Exit status: 0 shown, 1 failed, 3 the module is not loaded.",
-	};
 	struct status st = { 0 };
-	bool json = false;
-	int dev, ret;
+	int dev = kfs_open(), ret;
 
-	parse(&argp, argc, argv, &json);
-	dev = kfs_open();
 	if (dev < 0)
 		return not_there(dev, json);
 	ret = read_status(dev, &st);
@@ -405,4 +401,45 @@ int cmd_status(int argc, char **argv)
 	}
 	free_status(&st);
 	return ret ? EXIT_FAILED : EXIT_OK;
+}
+
+/* Until ^C, or until it fails. The device is not kept open in between. */
+static int watch(const struct options *o)
+{
+	bool screen = isatty(STDOUT_FILENO) && !o->json;
+	int ret;
+
+	for (;;) {
+		if (screen)
+			fputs("\033[H\033[2J", stdout);
+		ret = show_once(o->json);
+		if (fflush(stdout) || ferror(stdout))
+			return EXIT_FAILED;	/* nobody reads on */
+		if (ret)
+			return ret;
+		if (!screen && !o->json)
+			putchar('\n');
+		sleep(o->every);
+	}
+}
+
+int cmd_status(int argc, char **argv)
+{
+	static const struct argp_option options[] = {
+		{ "json", 'j', NULL, 0, "for machines: one JSON object", 0 },
+		{ "watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL,
+		  "again and again, every 2 seconds", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse_opt,
+		.doc = "Shows what kvm_fastsys does now: its hooks and who uses them, the VMs\n"
+		       "attached, the calls they made and why some were declined.\v"
+		       "Exit status: 0 shown, 1 failed, 3 the module is not loaded.",
+	};
+	struct options o = { 0 };
+
+	parse(&argp, argc, argv, &o);
+	return o.every ? watch(&o) : show_once(o.json);
 }
