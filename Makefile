@@ -69,6 +69,7 @@ check: module programs languages ## every test; last line: N passed, N failed, N
 
 bench: module programs ## instructions per call, to build/bench/
 	@$(TOP)/tests/bench/run $(KERNEL)
+	@$(TOP)/tests/bench/udp-run $(KERNEL)
 	@$(TOP)/tests/bench/vsock --kernel $(KERNEL)
 	@$(TOP)/tests/bench/kick/run $(KERNEL)
 
