@@ -247,6 +247,46 @@ TEST_F(doorbell, wrong_rings)
 	EXPECT_EQ(0, memcmp(before, self->page, sizeof(before)));
 }
 
+TEST_F(doorbell, decoded_is_a_copy)
+{
+	struct kfs_call call;
+
+	ring(&self->exit, 2);
+	self->page[2] = (struct kfs_mailbox) { .nr = SYS_getppid,
+					       .args = { 1, 2, 3, 4, 5, 6 } };
+	ASSERT_EQ(1, kfs_doorbell_call(&self->exit.run, KFS_DOORBELL_PORT,
+				       self->page, 4, &call));
+	self->page[2].nr = SYS_getpid;
+	memset(self->page[2].args, 0, sizeof(self->page[2].args));
+	EXPECT_EQ(SYS_getppid, call.nr);
+	for (int i = 0; i < 6; i++)
+		EXPECT_EQ(i + 1, call.args[i]);
+	EXPECT_EQ(&self->page[2].ret, call.ret);
+	EXPECT_EQ(0, self->page[2].ret);
+	EXPECT_EQ(-EINVAL, kfs_doorbell_call(&self->exit.run,
+					     KFS_DOORBELL_PORT, self->page, 2,
+					     &call));
+}
+
+TEST(deferred_decoded_is_a_copy)
+{
+	struct kvm_run run = { .exit_reason = KVM_EXIT_HYPERCALL };
+	struct kfs_call call;
+
+	run.hypercall.nr = 12;	/* KVM_HC_MAP_GPA_RANGE */
+	EXPECT_EQ(0, kfs_deferred_call(&run, &call));
+	run.hypercall.nr = KFS_EXIT_NR(SYS_lseek);
+	run.hypercall.args[5] = 6;
+	ASSERT_EQ(1, kfs_deferred_call(&run, &call));
+	run.hypercall.args[5] = 7;
+	EXPECT_EQ(SYS_lseek, call.nr);
+	EXPECT_EQ(6, call.args[5]);
+	*call.ret = -EBADF;
+	EXPECT_EQ((__u64)-EBADF, run.hypercall.ret);
+	run.exit_reason = KVM_EXIT_IO;
+	EXPECT_EQ(0, kfs_deferred_call(&run, &call));
+}
+
 TEST(mailboxes_fill_a_page)
 {
 	EXPECT_EQ(64, sizeof(struct kfs_mailbox));

@@ -120,6 +120,27 @@ int kfs_doorbell(const struct kvm_run *run, __u16 port,
 		 const struct kfs_policy *policy);
 
 /*
+ * The same in two steps, for a VMM that looks at the arguments or translates
+ * them (kfs_translate()) before it makes the call:
+ *
+ *	if (kfs_deferred_call(run, &call) == 1)
+ *		*call.ret = kfs_policy_call(policy, call.nr, call.args);
+ *
+ * `nr` and `args` are a copy, which the guest cannot change any more; what is
+ * left in *ret is the guest's result.
+ */
+struct kfs_call {
+	__u64 nr;
+	__u64 args[6];
+	__s64 *ret;
+};
+
+int kfs_deferred_call(struct kvm_run *run, struct kfs_call *call);
+int kfs_doorbell_call(const struct kvm_run *run, __u16 port,
+		      struct kfs_mailbox *page, unsigned int count,
+		      struct kfs_call *call);
+
+/*
  * ---- Guest addresses -----------------------------------------------------
  *
  * For a VMM that makes calls itself for a guest whose memory lies elsewhere:

@@ -9,25 +9,32 @@
 
 #include "internal.h"
 
-KFS_PUBLIC int kfs_deferred(struct kvm_run *run,
-			    const struct kfs_policy *policy)
+KFS_PUBLIC int kfs_deferred_call(struct kvm_run *run, struct kfs_call *call)
 {
-	__u64 nr, args[6];
-
 	if (run->exit_reason != KVM_EXIT_HYPERCALL ||
 	    !KFS_EXIT_IS_CALL(run->hypercall.nr))
 		return 0;
-	nr = KFS_EXIT_CALL(run->hypercall.nr);
-	memcpy(args, run->hypercall.args, sizeof(args));
-	run->hypercall.ret = (__u64)kfs_policy_call(policy, nr, args);
+	call->nr = KFS_EXIT_CALL(run->hypercall.nr);
+	memcpy(call->args, run->hypercall.args, sizeof(call->args));
+	call->ret = (__s64 *)&run->hypercall.ret;
 	return 1;
 }
 
-KFS_PUBLIC int kfs_doorbell(const struct kvm_run *run, __u16 port,
-			    struct kfs_mailbox *page, unsigned int count,
+KFS_PUBLIC int kfs_deferred(struct kvm_run *run,
 			    const struct kfs_policy *policy)
 {
-	struct kfs_mailbox call;
+	struct kfs_call call;
+	int ret = kfs_deferred_call(run, &call);
+
+	if (ret == 1)
+		*call.ret = kfs_policy_call(policy, call.nr, call.args);
+	return ret;
+}
+
+KFS_PUBLIC int kfs_doorbell_call(const struct kvm_run *run, __u16 port,
+				 struct kfs_mailbox *page, unsigned int count,
+				 struct kfs_call *call)
+{
 	__u32 index;
 
 	if (run->exit_reason != KVM_EXIT_IO || run->io.port != port ||
@@ -39,12 +46,23 @@ KFS_PUBLIC int kfs_doorbell(const struct kvm_run *run, __u16 port,
 	if (index >= count)
 		return -EINVAL;
 	/* volatile: or the compiler could read the row again after judging */
-	call.nr = *(volatile __u64 *)&page[index].nr;
+	call->nr = *(volatile __u64 *)&page[index].nr;
 	for (int i = 0; i < 6; i++)
-		call.args[i] = *(volatile __u64 *)&page[index].args[i];
-	call.ret = kfs_policy_call(policy, call.nr, call.args);
-	*(volatile __s64 *)&page[index].ret = call.ret;
+		call->args[i] = *(volatile __u64 *)&page[index].args[i];
+	call->ret = &page[index].ret;
 	return 1;
+}
+
+KFS_PUBLIC int kfs_doorbell(const struct kvm_run *run, __u16 port,
+			    struct kfs_mailbox *page, unsigned int count,
+			    const struct kfs_policy *policy)
+{
+	struct kfs_call call;
+	int ret = kfs_doorbell_call(run, port, page, count, &call);
+
+	if (ret == 1)
+		*call.ret = kfs_policy_call(policy, call.nr, call.args);
+	return ret;
 }
 
 /* The region with this guest address. */
