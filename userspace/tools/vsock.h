@@ -58,6 +58,8 @@ extern const char *const vsock_direction_names[DIR_COUNT];
 double vsock_median(const struct vsock_cell *cell);
 /* "64", "4K" */
 const char *vsock_size_name(unsigned int size);
+void vsock_print(const struct vsock_table *table, const char *what);
+struct json_object *vsock_json(const struct vsock_table *table);
 /* 0 or -errno */
 int vsock_plot(const char *path, const char *title,
 	       const struct vsock_table *table);

@@ -33,17 +33,6 @@
 #define BENCH_PORT	5209
 #define MAX_PACKET	65536	/* of virtio vsock */
 
-const unsigned int vsock_sizes[VSOCK_SIZES] = {
-	64, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10,
-	64 << 10, 128 << 10, 256 << 10, 512 << 10,
-};
-
-const char *const vsock_column_names[COL_COUNT] = {
-	"vsock", "merging", "NODELAY", "TCP", "TCP_NODELAY",
-};
-
-const char *const vsock_direction_names[DIR_COUNT] = { "send", "receive" };
-
 struct request {
 	uint32_t direction;	/* as the asking side sees it */
 	uint32_t column;
@@ -346,87 +335,6 @@ static void measure(const struct bench *b, struct vsock_table *table,
 				}
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-double vsock_median(const struct vsock_cell *cell)
-{
-	double sorted[VSOCK_MAX_REPS];
-
-	if (!cell->runs)
-		return 0;
-	memcpy(sorted, cell->mb_per_s, sizeof(sorted));
-	qsort(sorted, cell->runs, sizeof(sorted[0]), compare);
-	return (sorted[(cell->runs - 1) / 2] + sorted[cell->runs / 2]) / 2;
-}
-
-const char *vsock_size_name(unsigned int size)
-{
-	static char buf[4][16];
-	static unsigned int next;
-	char *p = buf[next++ % 4];
-
-	if (size < 1024)
-		snprintf(p, sizeof(buf[0]), "%u", size);
-	else
-		snprintf(p, sizeof(buf[0]), "%uK", size / 1024);
-	return p;
-}
-
-static void print_table(const struct vsock_table *table, const char *what)
-{
-	printf("%s: MB/s, packets per MB beside\n%5s", what, "write");
-	for (int c = 0; c < COL_COUNT; c++)
-		if (table->used[c])
-			printf(" %14s", vsock_column_names[c]);
-	printf("\n");
-	for (unsigned int i = 0; i < VSOCK_SIZES; i++) {
-		printf("%5s", vsock_size_name(vsock_sizes[i]));
-		for (int c = 0; c < COL_COUNT; c++)
-			if (table->used[c])
-				printf(" %8.2f%6.0f",
-				       vsock_median(&table->cell[i][c]),
-				       table->cell[i][c].packets_per_mb);
-		printf("\n");
-	}
-}
-
-static struct json_object *table_json(const struct vsock_table *table)
-{
-	struct json_object *rows = json_object_new_array();
-
-	for (unsigned int i = 0; i < VSOCK_SIZES; i++) {
-		struct json_object *row = json_object_new_object();
-
-		json_object_object_add(row, "bytes_per_write",
-				       json_object_new_int64(vsock_sizes[i]));
-		for (int c = 0; c < COL_COUNT; c++) {
-			const struct vsock_cell *cell = &table->cell[i][c];
-			struct json_object *o, *runs;
-
-			if (!table->used[c])
-				continue;
-			o = json_object_new_object();
-			runs = json_object_new_array();
-			for (unsigned int r = 0; r < cell->runs; r++)
-				json_object_array_add(runs,
-					json_object_new_double(cell->mb_per_s[r]));
-			json_object_object_add(o, "mb_per_s",
-				json_object_new_double(vsock_median(cell)));
-			json_object_object_add(o, "packets_per_mb",
-				json_object_new_double(cell->packets_per_mb));
-			json_object_object_add(o, "runs", runs);
-			json_object_object_add(row, vsock_column_names[c], o);
-		}
-		json_object_array_add(rows, row);
-	}
-	return rows;
-}
-
 static bool has_smap(void)
 {
 	FILE *f = fopen("/proc/cpuinfo", "re");
@@ -455,7 +363,7 @@ static void write_json(const struct bench *b, const struct vsock_table *tables)
 	for (int d = 0; d < DIR_COUNT; d++)
 		if (b->direction[d])
 			json_object_object_add(top, vsock_direction_names[d],
-					       table_json(&tables[d]));
+					       vsock_json(&tables[d]));
 	if (b->json && json_object_to_file_ext(b->json, top,
 					       JSON_C_TO_STRING_PRETTY))
 		fail(errno, "%s", b->json);
@@ -574,7 +482,7 @@ static void report_all(const struct bench *b, const struct vsock_table *tables)
 			 b->peer == VMADDR_CID_LOCAL ? "loopback" : "VM",
 			 vsock_direction_names[d]);
 		if (!b->to_stdout)
-			print_table(&tables[d], title);
+			vsock_print(&tables[d], title);
 		if (b->svg && !plotted) {
 			int err = vsock_plot(b->svg, title, &tables[d]);
 
