@@ -37,10 +37,11 @@ static const uint16_t own[] = {
 
 /* What the module runs, and what it leaves to a VMM but is as harmless. */
 static const bool host[CALLS] = {
-#define KFS_CALL(name, check, flags, why) [__NR_##name] = true,
+#define X(name) \
+	[__NR_##name] = true
+#define KFS_CALL(name, check, flags, why) X(name),
 #include "syscalls.tbl"
 #undef KFS_CALL
-#define X(name) [__NR_##name] = true
 	X(open), X(creat), X(stat), X(lstat), X(access), X(readlink),
 	X(mkdir), X(rmdir), X(unlink), X(rename), X(renameat), X(link),
 	X(linkat), X(symlink), X(symlinkat), X(mknod), X(mknodat), X(chmod),
@@ -185,7 +186,7 @@ static long sigaction_call(const uint64_t *args)
 
 		memcpy(handlers[args[0]], new, sizeof(before));
 		host_call(__NR_rt_sigaction,
-			  (uint64_t[6]){ args[0], (uintptr_t)plain, 0, 8 });
+			  (uint64_t[6]) { args[0], (uintptr_t)plain, 0, 8 });
 	}
 	if (old)
 		memcpy(old, before, sizeof(before));
@@ -197,7 +198,7 @@ void run_calls_init(void)
 {
 	for (uint64_t sig = 1; sig <= 64; sig++)
 		host_call(__NR_rt_sigaction,
-			  (uint64_t[6]){ sig, 0, (uintptr_t)handlers[sig], 8 });
+			  (uint64_t[6]) { sig, 0, (uintptr_t)handlers[sig], 8 });
 }
 
 static long own_call(struct run *r, uint64_t nr, const uint64_t *a)

@@ -135,12 +135,13 @@ static void give(uint64_t start, uint64_t end)
 			r[1].start = end;
 			return;
 		}
+		if (r->end > end) {
+			r->start = end;
+			return;
+		}
 		if (r->start < start) {
 			r->end = start;
 			i++;
-		} else if (r->end > end) {
-			r->start = end;
-			return;
 		} else {
 			drop(i, 1);
 		}
