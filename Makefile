@@ -38,6 +38,10 @@ RUN = $(MACHINE)/run --kernel $(KERNEL)
 # What the compilers are told is shown with V=1 only.
 SUB = $(MAKE) --no-print-directory $(if $(V),,-s)
 
+# User space is built once for every kernel; checks of two kernels side by side
+# take turns at it. So does the unit suite, which builds as well.
+ONE = @flock $(O)/.user.lock
+
 all: ## module, library and tool (module for KERNEL, else the running kernel)
 	@$(SUB) module KERNEL=$(BUILD_KERNEL)
 	@$(SUB) user
@@ -49,17 +53,17 @@ module: setup ## build/KERNEL/kvm_fastsys.ko
 	@$(MACHINE)/build-module $(KERNEL)
 
 user: setup ## the library, the tool and the examples in build/user
-	@$(SUB) -C userspace O=$(USER_O)
+	$(ONE) $(SUB) -C userspace O=$(USER_O)
 
 programs: user ## the programs that run in the machine
-	@$(SUB) -C tests/selftests O=$(USER_O) KSRC_HARNESS=$(O)/harness
-	@$(SUB) -C tests/bench O=$(USER_O)
-	@$(SUB) -C tests/run O=$(USER_O)
-	@$(SUB) -C tests/bench/kick O=$(USER_O)
+	$(ONE) $(SUB) -C tests/selftests O=$(USER_O) KSRC_HARNESS=$(O)/harness
+	$(ONE) $(SUB) -C tests/bench O=$(USER_O)
+	$(ONE) $(SUB) -C tests/run O=$(USER_O)
+	$(ONE) $(SUB) -C tests/bench/kick O=$(USER_O)
 
 languages: user ## the examples in Rust and Go (installs Debian's compilers)
 	@$(MACHINE)/setup --check $(filter-out host,$(KERNEL))
-	@$(SUB) -C userspace/examples O=$(USER_O) languages
+	$(ONE) $(SUB) -C userspace/examples O=$(USER_O) languages
 
 demo: module user ## boot the machine and watch a guest make system calls
 	@$(MACHINE)/demo
