@@ -531,7 +531,8 @@ static void show_json(const struct utsname *uts)
 		json_object_array_add(list, r);
 	}
 	json_object_object_add(o, "checks", list);
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY));
+	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+						 JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 }
 

@@ -17,18 +17,26 @@
 
 int cmd_demo(int argc, char **argv)
 {
-	char self[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM)];
+	/* In the build directory; installed, whatever the prefix was. */
+	static const char *const beside[] = {
+		"", "../libexec/kvm_fastsys/",
+	};
+	char self[PATH_MAX], path[2 * PATH_MAX];
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	const char *dir;
 
 	(void)argc;
-	if (len > 0) {
-		self[len] = '\0';
-		snprintf(path, sizeof(path), "%s/" PROGRAM, dirname(self));
-		argv[0] = path;
+	if (len < 0) {
+		perror("kvm-fastsys: /proc/self/exe");
+		return EXIT_FAILED;
+	}
+	self[len] = '\0';
+	dir = dirname(self);
+	argv[0] = path;
+	for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s" PROGRAM, dir, beside[i]);
 		execv(path, argv);
 	}
-	argv[0] = (char *)LIBEXECDIR "/" PROGRAM;
-	execv(argv[0], argv);
 	fprintf(stderr, "kvm-fastsys: %s: %s\nNext: make install, or run it from the build directory\n",
 		argv[0], strerror(errno));
 	return EXIT_FAILED;

@@ -323,7 +323,8 @@ static void show_json(const struct status *st)
 	json_object_object_add(o, "vms", vms);
 	if (vsock)
 		json_object_object_add(o, "vsock", vsock);
-	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY));
+	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+						 JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(o);
 }
 
@@ -342,7 +343,8 @@ static int not_there(int err, bool json)
 		vsock = vsock_status_json();
 		if (vsock)
 			json_object_object_add(o, "vsock", vsock);
-		puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY));
+		puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
+						 JSON_C_TO_STRING_NOSLASHESCAPE));
 		json_object_put(o);
 	} else if (loaded) {
 		wrapped(stderr, "kvm-fastsys: ", 2, text);

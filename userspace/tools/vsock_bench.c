@@ -132,10 +132,15 @@ static int connect_to(const struct bench *b, bool tcp, unsigned int port)
 	struct sockaddr_vm vm = { .svm_family = AF_VSOCK, .svm_cid = b->peer,
 				  .svm_port = port };
 	void *addr = tcp ? (void *)&in : (void *)&vm;
+	/* A guest of an emulated computer may take its time. */
+	struct timeval patience = { .tv_sec = 60 };
 	int fd = socket(tcp ? AF_INET : AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (tcp && !inet_aton(b->tcp, &in.sin_addr))
 		return -EINVAL;
+	if (!tcp)
+		setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_CONNECT_TIMEOUT,
+			   &patience, sizeof(patience));
 	if (fd < 0 || connect(fd, addr, tcp ? sizeof(in) : sizeof(vm))) {
 		int err = -errno;
 
@@ -365,11 +370,13 @@ static void write_json(const struct bench *b, const struct vsock_table *tables)
 			json_object_object_add(top, vsock_direction_names[d],
 					       vsock_json(&tables[d]));
 	if (b->json && json_object_to_file_ext(b->json, top,
-					       JSON_C_TO_STRING_PRETTY))
+					       JSON_C_TO_STRING_PRETTY |
+						 JSON_C_TO_STRING_NOSLASHESCAPE))
 		fail(errno, "%s", b->json);
 	if (b->to_stdout)
 		puts(json_object_to_json_string_ext(top,
-						    JSON_C_TO_STRING_PRETTY));
+						    JSON_C_TO_STRING_PRETTY |
+						 JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(top);
 }
 
