@@ -181,6 +181,22 @@ static const char *transfer(uint64_t bytes, bool both, bool options,
 	return why;
 }
 
+/*
+ * Two CPUs in true parallel: the emulator then trips over kernel text that is
+ * patched while it runs, so merging stays on from the first test to the last.
+ */
+static bool no_patching(void)
+{
+	const char *mode = getenv("KFS_MODE");
+
+	return mode && !strcmp(mode, "parallel");
+}
+
+#define SKIP_IF_NO_PATCHING() do {					\
+	if (no_patching())						\
+		SKIP(return, "this machine cannot switch under load");	\
+} while (0)
+
 FIXTURE(exact) { };
 
 FIXTURE_SETUP(exact)
@@ -198,7 +214,8 @@ FIXTURE_TEARDOWN(exact)
 {
 	EXPECT_EQ(0, vsock_set("delay_us", "100"));
 	EXPECT_TRUE(wait_for(all_gone, NULL, SECONDS(10)));
-	EXPECT_EQ(0, vsock_set("mode", "off"));
+	if (!no_patching())
+		EXPECT_EQ(0, vsock_set("mode", "off"));
 	EXPECT_EQ(0, vsock_stat("errors"));
 	EXPECT_EQ(0, vsock_stat("dropped_bytes"));
 }
@@ -218,11 +235,13 @@ TEST_F_TIMEOUT(exact, both_ways_more_nodelay, 3600)
 
 TEST_F_TIMEOUT(exact, one_way_live_switch, 3600)
 {
+	SKIP_IF_NO_PATCHING();
 	EXPECT_STREQ("", transfer(total_bytes() / 4, false, true, true));
 }
 
 TEST_F_TIMEOUT(exact, both_ways_live_switch, 3600)
 {
+	SKIP_IF_NO_PATCHING();
 	EXPECT_STREQ("", transfer(total_bytes() / 4, true, true, true));
 }
 
