@@ -75,7 +75,6 @@ struct run {
 	unsigned int filter_len;
 
 	int vm, vcpu, control;	/* high numbers, hidden from the program */
-	int first_hidden;
 	struct kvm_run *run;
 	uint8_t *sys;		/* the pages at RUN_SYS */
 
@@ -115,6 +114,9 @@ void run_create(struct run *r);
 void run_loop(struct run *r) __attribute__((noreturn));
 void run_set_fs(struct run *r, uint64_t base);
 uint64_t run_get_fs(struct run *r);
+
+/* Is the descriptor one of ours? */
+bool run_is_hidden(const struct run *r, uint64_t fd);
 
 /* run_calls.c: a call that the launcher has to make; its result. */
 void run_calls_init(void);

@@ -210,7 +210,7 @@ static long own_call(struct run *r, uint64_t nr, const uint64_t *a)
 		return run_brk(a[0]);
 	case __NR_mmap:
 		if (!(a[3] & MAP_ANONYMOUS)) {
-			if ((int)a[4] >= r->first_hidden)
+			if (run_is_hidden(r, a[4]))
 				return -EBADF;
 			ret = judge(r, nr, a);
 			if (ret)
@@ -280,15 +280,14 @@ static bool is_hidden(const struct run *r, uint64_t nr, const uint64_t *a)
 	switch (nr) {
 	case __NR_dup2:
 	case __NR_dup3:
-		return (int)a[0] >= r->first_hidden ||
-		       (int)a[1] >= r->first_hidden;
+		return run_is_hidden(r, a[0]) || run_is_hidden(r, a[1]);
 	case __NR_close:
 	case __NR_dup:
 	case __NR_fcntl:
 	case __NR_ioctl:
 	case __NR_read:
 	case __NR_write:
-		return (int)a[0] >= r->first_hidden;
+		return run_is_hidden(r, a[0]);
 	}
 	return false;
 }

@@ -253,27 +253,30 @@ static void set_cpuid(struct run *r, int kvm)
 
 /*
  * Moves a descriptor out of the program's way: it is to see the numbers it
- * would see without us.
+ * would see without us. As high as its limit lets it, within reason: the
+ * kernel's table of descriptors is as long.
  */
 static int hide(struct run *r, int fd)
 {
+	struct rlimit limit;
 	int high;
 
-	if (!r->first_hidden) {
-		struct rlimit limit;
-
-		if (getrlimit(RLIMIT_NOFILE, &limit))
-			limit.rlim_cur = 256;
-		if (limit.rlim_cur > 1UL << 20)
-			limit.rlim_cur = 1UL << 20;
-		r->first_hidden = (int)limit.rlim_cur - 4;
-	}
-	high = fcntl(fd, F_DUPFD_CLOEXEC, r->first_hidden);
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		limit.rlim_cur = 256;
+	if (limit.rlim_cur > 1UL << 16)
+		limit.rlim_cur = 1UL << 16;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, (int)limit.rlim_cur - 4);
 	if (high < 0)
 		run_die(r, "no descriptor at %d: %s\nNext: ulimit -n 1024",
-			r->first_hidden, strerror(errno));
+			(int)limit.rlim_cur - 4, strerror(errno));
 	close(fd);
 	return high;
+}
+
+bool run_is_hidden(const struct run *r, uint64_t fd)
+{
+	return (int)fd == r->vm || (int)fd == r->vcpu ||
+	       (r->control && (int)fd == r->control);
 }
 
 static void attach(struct run *r)
