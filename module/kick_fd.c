@@ -84,6 +84,7 @@ static unsigned int kfs_kick_do(struct kfs_kick *kick, u64 n)
 	spin_lock_irqsave(&kick->wqh.lock, flags);
 	kick->requested++;
 	kick->count += min(n, KFS_KICK_COUNT_MAX - kick->count);
+	/* Under its lock: nobody is just queueing. */
 	if (waitqueue_active(&kick->wqh))
 		wake_up_locked_poll(&kick->wqh, EPOLLIN);
 	spin_unlock_irqrestore(&kick->wqh.lock, flags);

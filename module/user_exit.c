@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "compat/compat.h"
+#include "compat/kick.h"
 #include "kfs.h"
 #include "kick.h"
 #include "kvm_symbols.h"
@@ -18,7 +19,7 @@ long kfs_user_exit(struct file *file, unsigned int cmd, unsigned long flags)
 	struct kvm_vcpu *vcpu = file->private_data;
 
 	/* As KVM for its own ioctls: another process may not. */
-	if (vcpu->kvm->mm != current->mm || vcpu->kvm->vm_dead)
+	if (vcpu->kvm->mm != current->mm || kfs_compat_vm_dead(vcpu->kvm))
 		return -EIO;
 	if (flags)
 		return -EINVAL;

@@ -11,6 +11,17 @@
 #include "compat.h"
 #include "kick.h"
 
+bool kfs_compat_vm_dead(struct kvm *kvm)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 16, 0)
+	return kvm->vm_dead;
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(5, 15, 0)
+	return kvm->vm_bugged;
+#else
+	return false;	/* not known yet */
+#endif
+}
+
 bool kfs_compat_set_immediate_exit(struct kvm_run *run)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)

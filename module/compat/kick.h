@@ -5,6 +5,9 @@
 
 #include <linux/kvm_host.h>
 
+/* KVM has given the VM up; its ioctls answer EIO. */
+bool kfs_compat_vm_dead(struct kvm *kvm);
+
 /* Sets it and says whether it was set; a full barrier. */
 bool kfs_compat_set_immediate_exit(struct kvm_run *run);
 

@@ -4,6 +4,7 @@
  * not kicked.
  */
 #include <linux/io_uring.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -351,6 +352,63 @@ TEST_F(kick_races, others_hold_the_vcpu)
 	EXPECT_EQ(0, k.lost);
 	EXPECT_EQ(0, regs.lost);
 	EXPECT_EQ(1, self->vcpu->run->immediate_exit);
+}
+
+struct slow_regs {
+	int vcpu_fd;
+	pid_t tid;
+	struct kvm_regs *regs;	/* in a page that is not there yet */
+	int result;
+};
+
+static void *get_regs_slowly(void *arg)
+{
+	struct slow_regs *s = arg;
+
+	__atomic_store_n(&s->tid, (pid_t)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+	s->result = ioctl(s->vcpu_fd, KVM_GET_REGS, s->regs) ? -errno : 0;
+	return NULL;
+}
+
+/* The same with the mutex held all the time, by a thread in a page fault. */
+TEST_F(kick_races, another_holds_the_vcpu_long)
+{
+	struct ran_before r = { .vcpu = self->vcpu };
+	struct slow_regs s = { .vcpu_fd = self->vcpu->fd };
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_zeropage zero = { 0 };
+	pthread_t vmm, getter;
+	int uffd, i;
+
+	uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api))
+		SKIP(return, "no userfaultfd here: %s", strerror(errno));
+	s.regs = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, s.regs);
+	reg.range = (struct uffdio_range){ U(s.regs), 4096 };
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_REGISTER, &reg));
+
+	ASSERT_EQ(0, gvm_set_entry(self->vcpu, guest_exits, self->g, GVM_RING0));
+	ASSERT_EQ(0, pthread_create(&vmm, NULL, ran_before, &r));
+	ASSERT_TRUE(wait_u32((uint32_t *)&r.b.tid, 1));
+	ASSERT_TRUE(wait_asleep_in(r.b.tid, SYS_epoll_wait));
+	ASSERT_EQ(0, pthread_create(&getter, NULL, get_regs_slowly, &s));
+	ASSERT_TRUE(wait_u32((uint32_t *)&s.tid, 1));
+	ASSERT_TRUE(wait_asleep_in(s.tid, SYS_ioctl));
+	for (i = 0; i < 100; i++) {
+		EXPECT_EQ(0, kick_fd(self->fd));
+	}
+	EXPECT_EQ(1, s.result + (task_state(s.tid) == 'S'));
+	zero.range = reg.range;
+	ASSERT_EQ(0, ioctl(uffd, UFFDIO_ZEROPAGE, &zero));
+	pthread_join(getter, NULL);
+	EXPECT_EQ(0, s.result);
+	__atomic_store_n(&r.b.stop, true, __ATOMIC_SEQ_CST);
+	pthread_join(vmm, NULL);
+	EXPECT_EQ(0, r.b.result) TH_LOG("woken after %d waits", r.b.waits);
+	close(uffd);
 }
 
 /* The thread that ran the vCPU is gone and another has its number. */

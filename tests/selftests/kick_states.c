@@ -11,7 +11,7 @@
 
 KEEP_TEXT_STILL()
 
-enum way { BY_FD, BY_VM_FD, BY_IOCTL };
+enum kick_way { BY_FD, BY_VM_FD, BY_IOCTL };
 
 FIXTURE(kick_states) {
 	struct gvm vm;
@@ -24,7 +24,7 @@ FIXTURE(kick_states) {
 };
 
 FIXTURE_VARIANT(kick_states) {
-	enum way way;
+	enum kick_way way;
 };
 
 FIXTURE_VARIANT_ADD(kick_states, kick_fd) { .way = BY_FD };

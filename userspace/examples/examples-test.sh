@@ -23,7 +23,7 @@ ok() {
 # The documents' examples, beside this.
 set -- "$(dirname "$(command -v "$0")")"/../snippets/*-*
 [ -x "$1" ] || { echo "Bail out! no $1: make user"; exit 1; }
-echo 1..$((33 + $#))
+echo 1..$((38 + $#))
 
 # runs NAME PROGRAM...: its exit status, output in $tmp
 runs() {
@@ -110,6 +110,21 @@ for program in "$@"; do
 	ok "example ${program##*/}: runs with the module"
 done
 rm -f "$tmp"/*
+
+# All vCPUs paused and resumed: no signal with the module, one without.
+runs pause strace -f -o "$tmp/trace" -e trace=signal pause
+ok "pause: runs"
+grep -q '^Kicks by the module.$' "$tmp/pause.out" &&
+	! grep -q SIGUSR1 "$tmp/trace"
+ok "pause: by the module, no signal"
+runs signal pause signal
+ok "pause: runs by signal"
+sed 1d "$tmp/pause.out" >"$tmp/want"
+sed 1d "$tmp/signal.out" | cmp - "$tmp/want"
+ok "pause: the same by signal"
+kvm-fastsys status | grep -q '^kick by TIF_NOTIFY_SIGNAL'
+ok "status: says how kicks work"
+rm "$tmp"/*
 
 kvm-fastsys check >"$tmp/check" 2>&1
 ok "check: would work here"

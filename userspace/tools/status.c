@@ -12,6 +12,7 @@
 
 #include <kfs.h>
 
+#include "kick_status.h"
 #include "tool.h"
 #include "vsock.h"
 
@@ -28,6 +29,7 @@ struct status {
 	struct kfs_info info;
 	struct kfs_hook_info *hooks;
 	struct vm *vms;
+	struct kick_status kick;
 };
 
 static const char *hook_state(__u32 state)
@@ -96,6 +98,9 @@ static int read_status(int dev, struct status *st)
 		if (ret)
 			return ret;
 	}
+	ret = kick_status_read(dev, &st->kick);
+	if (ret)
+		return ret;
 	for (;;) {
 		struct vm *vm = calloc(1, sizeof(*vm));
 
@@ -123,6 +128,7 @@ static void free_status(struct status *st)
 		st->vms = next;
 	}
 	free(st->hooks);
+	kick_status_free(&st->kick);
 }
 
 static const char *call_name(__u32 nr, char *buf, size_t len)
@@ -217,6 +223,7 @@ static void show_text(const struct status *st)
 	if (info->unattached)
 		printf("%s hypercalls came from VMs that are not attached\n",
 		       grouped(info->unattached));
+	kick_status_text(&st->kick);
 	if (!st->vms)
 		printf("\nNo VM is attached.\n");
 	for (const struct vm *vm = st->vms; vm; vm = vm->next)
@@ -321,6 +328,7 @@ static void show_json(const struct status *st)
 	for (const struct vm *vm = st->vms; vm; vm = vm->next)
 		json_object_array_add(vms, vm_json(vm));
 	json_object_object_add(o, "vms", vms);
+	json_object_object_add(o, "kick", kick_status_json(&st->kick));
 	if (vsock)
 		json_object_object_add(o, "vsock", vsock);
 	puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |

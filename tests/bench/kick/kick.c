@@ -99,7 +99,7 @@ static void set_kvm_mask(struct bench *b, bool on)
  * spins. `before`, `after`: around its call. Then it waits for the timer and
  * the vCPU's thread goes on: `back` is when it is about to enter KVM_RUN again.
  */
-static void one_kick(struct bench *b, enum way way, int timer, uint64_t *kicker,
+static void one_kick(struct bench *b, enum kick_way way, int timer, uint64_t *kicker,
 		     uint64_t *vcpu)
 {
 	struct itimerspec soon = { .it_value.tv_nsec = 40000 };
@@ -170,7 +170,7 @@ static double bare_switch(int timer)
 }
 
 /* All of a way's kicks, each pass a mean. */
-static void kicks(struct bench *b, enum way way, int timer, double base)
+static void kicks(struct bench *b, enum kick_way way, int timer, double base)
 {
 	double kicker[PASSES], vcpu[PASSES];
 	char name[64];
@@ -240,7 +240,7 @@ static void counting(struct bench *b)
 
 	start_vcpu(b);
 	set_policy(SCHED_FIFO);
-	for (enum way way = 0; way < WAYS; way++)
+	for (enum kick_way way = 0; way < WAYS; way++)
 		if (b->has[way])
 			kicks(b, way, timer, base);
 	close(timer);
@@ -260,7 +260,7 @@ static void pin(pthread_t thread, int cpu)
 /* Kicks in turn by each way, of a guest that is seen to run. */
 static void latency(struct bench *b)
 {
-	enum way way;
+	enum kick_way way;
 
 	open_kick(b);
 	for (way = 0; way < WAYS; way++) {

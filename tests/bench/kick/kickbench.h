@@ -9,7 +9,7 @@
 #include <kfs.h>
 #include "gvm.h"
 
-enum way {
+enum kick_way {
 	BY_FD,			/* write on a kick fd */
 	BY_IOCTL,		/* KFS_USER_EXIT on the vCPU's fd */
 	BY_SIGNAL,		/* tgkill, handler sets immediate_exit */
@@ -42,7 +42,7 @@ uint64_t clock_ns(void);
 
 /* ways.c. 0, or -errno with a line on stderr. */
 int bench_open(struct bench *b, bool module);
-void bench_kick(struct bench *b, enum way way);
+void bench_kick(struct bench *b, enum kick_way way);
 /* The vCPU's thread, its loop as VMMs have it; what it needs for every way. */
 void *bench_vcpu(void *arg);
 

@@ -64,7 +64,7 @@ int bench_open(struct bench *b, bool module)
 	return 0;
 }
 
-void bench_kick(struct bench *b, enum way way)
+void bench_kick(struct bench *b, enum kick_way way)
 {
 	uint64_t one = 1;
 	long ret;
