@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include "kicktest.h"
 #include "kselftest_harness.h"
@@ -371,6 +372,127 @@ TEST(attached_and_closed_by_others)
 	close(fds[0]);
 	tvm_destroy(&t);
 	EXPECT_TRUE(wait_module_refs("kvm_fastsys", refs));
+}
+
+/* ---- Last references given back inside a call ------------------------------ */
+static int send_fds(int sock, const int *fds, unsigned int n)
+{
+	char control[CMSG_SPACE(4 * sizeof(int))] = "";
+	struct iovec iov = { "x", 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = CMSG_SPACE(n * sizeof(int)),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(n * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+	return sendmsg(sock, &msg, 0) == 1 ? 0 : -errno;
+}
+
+/*
+ * The only copies of the control fd, of a kick fd and of the device that keeps
+ * KFS_USER_EXIT live wait in a socket: the guest's own call lets them go, by
+ * closing it or by reading past them.
+ */
+TEST(last_references_go_in_a_call)
+{
+	char c;
+
+	REQUIRE_MODULE();
+	for (int by_read = 0; by_read < 2; by_read++) {
+		int refs = module_refs("kvm_fastsys");
+		int sock[2], fds[4];
+
+		ASSERT_EQ(0, tvm_create(&t, 0, 0));
+		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
+		fds[0] = t.ctl;
+		fds[1] = kick_create(t.dev, t.vcpu->fd, 0);
+		fds[2] = kick_create(t.dev, t.vm.vm_fd, KFS_KICK_VM);
+		fds[3] = kfs_open();
+		ASSERT_EQ(0, kick_live(fds[3]));
+		ASSERT_EQ(0, send_fds(sock[0], fds, 4));
+		for (int i = 0; i < 4; i++)
+			close(fds[i]);
+		t.ctl = -1;
+		EXPECT_EQ(getpid(), tvm_call0(&t, SYS_getpid));
+		EXPECT_EQ(by_read, tvm_call(&t, by_read ? SYS_recvfrom :
+					    SYS_close, sock[1], U(&c), 1, 0, 0,
+					    0));
+		EXPECT_EQ(-KFS_ENOSYS, tvm_call0(&t, SYS_getpid));
+		close(sock[0]);
+		if (by_read)
+			close(sock[1]);
+		tvm_destroy(&t);
+		EXPECT_TRUE(wait_module_refs("kvm_fastsys", refs));
+	}
+}
+
+/* ---- The kernel changed from inside a call ---------------------------------- */
+static int64_t guest_write(const char *name, const char *text)
+{
+	int fd = open(name, O_WRONLY | O_CLOEXEC);
+	int64_t ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = tvm_call(&t, SYS_write, fd, U(text), strlen(text), 0, 0, 0);
+	close(fd);
+	return ret < 0 ? ret : 0;
+}
+
+static int host_write(const char *name, const char *text)
+{
+	int fd = open(name, O_WRONLY | O_CLOEXEC | O_TRUNC);
+	int ret = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+
+	close(fd);
+	return ret;
+}
+
+#define TRACING "/sys/kernel/tracing/"
+
+/*
+ * A guest whose VMM is root's traces the very function that its call came
+ * through, watches its own thread, moves it to where it is, takes its page
+ * bits away and asks for ftrace's end.
+ */
+TEST(kernel_changed_by_the_call)
+{
+	struct kfs_vm_stats before, after;
+
+	REQUIRE_MODULE();
+	if (access(TRACING "current_tracer", W_OK))
+		SKIP(return, "no %s: mount tracefs as root", TRACING);
+	if (online_cpus() > 1)
+		SKIP(return, "patches kernel text: one emulated CPU only");
+	ASSERT_EQ(0, tvm_create(&t, 0, 0));
+	EXPECT_EQ(0, guest_write("/proc/self/clear_refs", "1"));
+	EXPECT_EQ(0, guest_write("/proc/self/clear_refs", "4"));
+	EXPECT_EQ(-EBUSY, guest_write("/proc/sys/kernel/ftrace_enabled", "0"));
+	EXPECT_EQ(0, guest_write(TRACING "set_ftrace_filter",
+				 "kvm_emulate_hypercall"));
+	for (int i = 0; i < 3; i++) {
+		EXPECT_EQ(0, guest_write(TRACING "current_tracer", "function"));
+		EXPECT_EQ(getpid(), tvm_call0(&t, SYS_getpid));
+		EXPECT_EQ(0, guest_write(TRACING "current_tracer", "nop"));
+		EXPECT_EQ(getpid(), tvm_call0(&t, SYS_getpid));
+	}
+	host_write(TRACING "set_ftrace_filter", "");
+	/* From the next call on somebody watches: the VMM has to lift it. */
+	EXPECT_EQ(0, guest_write(TRACING "events/raw_syscalls/enable", "1"));
+	ASSERT_EQ(0, kfs_stats(t.ctl, &before));
+	EXPECT_EQ(-KFS_ENOSYS, guest_write(TRACING "events/raw_syscalls/enable",
+					   "0"));
+	ASSERT_EQ(0, kfs_stats(t.ctl, &after));
+	EXPECT_EQ(before.declined[KFS_REASON_OBSERVER] + 1,
+		  after.declined[KFS_REASON_OBSERVER]);
+	EXPECT_EQ(0, host_write(TRACING "events/raw_syscalls/enable", "0"));
+	EXPECT_EQ(getpid(), tvm_call0(&t, SYS_getpid));
+	tvm_destroy(&t);
 }
 
 TEST_HARNESS_MAIN
