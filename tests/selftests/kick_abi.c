@@ -300,8 +300,9 @@ TEST_F(kick_abi, vcpu_ioctl_only_while_live)
 	EXPECT_EQ(0, user_exit(self->vcpu->fd, 0));
 	EXPECT_EQ(1, self->vcpu->run->immediate_exit);
 	self->vcpu->run->immediate_exit = 0;
-	for (int bit = 0; bit < 64; bit++)
+	for (int bit = 0; bit < 64; bit++) {
 		EXPECT_EQ(-EINVAL, user_exit(self->vcpu->fd, 1UL << bit));
+	}
 	EXPECT_EQ(0, self->vcpu->run->immediate_exit);
 	/* Only that number, and only a vCPU's. */
 	EXPECT_EQ(-1, ioctl(self->vcpu->fd, KFS_USER_EXIT + 1, 0UL));
