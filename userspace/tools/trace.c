@@ -185,15 +185,24 @@ static void begin_line(struct trace *t, int tid)
 		fprintf(t->out, "[pid %d] ", tid);
 }
 
+static bool get_args(struct tep_event *event, struct tep_record *record,
+		     uint64_t args[6])
+{
+	struct tep_format_field *field = tep_find_field(event, "args");
+	const size_t size = 6 * sizeof(args[0]);
+
+	if (!field || (size_t)field->size != size)
+		return false;
+	memcpy(args, (char *)record->data + field->offset, size);
+	return true;
+}
+
 static void entered(struct trace *t, struct tep_event *event,
 		    struct tep_record *record, int tid)
 {
-	struct tep_format_field *field = tep_find_field(event, "args");
 	uint64_t args[6] = { 0 };
 
-	if (field && field->size == sizeof(args))
-		memcpy(args, (char *)record->data + field->offset,
-		       sizeof(args));
+	get_args(event, record, args);
 	begin_line(t, tid);
 	trace_call(t->out, (unsigned int)number(event, record, "nr"), args,
 		   t->strings && t->identity ? t->pid : 0);
@@ -222,11 +231,18 @@ static void declined(struct trace *t, struct tep_event *event,
 	unsigned long long nr = number(event, record, "nr");
 	const char *name = nr < 1024 ? kfs_syscall_name((unsigned int)nr) :
 				       NULL;
-	char buf[32];
+	uint64_t args[6];
 
 	begin_line(t, tid);
-	snprintf(buf, sizeof(buf), "syscall_%#llx", nr);
-	fprintf(t->out, "%s(...) = ? <declined: %s>\n", name ? name : buf,
+	/* Not every version of the module records them here. */
+	if (get_args(event, record, args))
+		trace_call(t->out, (unsigned int)nr, args,
+			   t->strings && t->identity ? t->pid : 0);
+	else if (name)
+		fprintf(t->out, "%s(...", name);
+	else
+		fprintf(t->out, "syscall_%#llx(...", nr);
+	fprintf(t->out, ") = ? <declined: %s>\n",
 		kfs_reason_name((unsigned int)number(event, record,
 						     "reason")));
 }
