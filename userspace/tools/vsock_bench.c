@@ -56,6 +56,7 @@ struct bench {
 	bool to_stdout;
 	unsigned int reps;
 	unsigned int ms;
+	unsigned int size;	/* the only one, or 0 */
 	bool column[COL_COUNT];
 	bool direction[DIR_COUNT];
 	int control;
@@ -329,7 +330,9 @@ static void measure(const struct bench *b, struct vsock_table *table,
 					unsigned int c = order[k];
 					int err;
 
-					if (!b->column[c])
+					if (!b->column[c] ||
+					    (b->size &&
+					     b->size != vsock_sizes[i]))
 						continue;
 					table->used[c] = true;
 					err = direction == DIR_SEND ?
@@ -388,6 +391,7 @@ static const struct argp_option options[] = {
 	{ "ms", 'm', "MS", 0, "milliseconds a run (300)", 0 },
 	{ "columns", 'c', "LIST", 0, "of vsock,merging,NODELAY,TCP,TCP_NODELAY", 0 },
 	{ "direction", 'd', "DIRECTION", 0, "send (default), receive or both", 0 },
+	{ "size", 'b', "BYTES", 0, "of the sizes only this one", 0 },
 	{ "json", 'j', "FILE", OPTION_ARG_OPTIONAL, "results as JSON, to FILE or in the table's place", 0 },
 	{ "svg", 'g', "FILE", 0, "a plot of the (first) direction", 0 },
 	{ 0 }
@@ -432,6 +436,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'm':
 		b->ms = strtoul(arg, NULL, 0);
+		return 0;
+	case 'b':
+		b->size = strtoul(arg, NULL, 0);
 		return 0;
 	case 'c':
 		parse_columns(b, arg, state);

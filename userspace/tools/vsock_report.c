@@ -56,6 +56,12 @@ void vsock_print(const struct vsock_table *table, const char *what)
 			printf(" %14s", vsock_column_names[c]);
 	printf("\n");
 	for (unsigned int i = 0; i < VSOCK_SIZES; i++) {
+		bool any = false;
+
+		for (int c = 0; c < COL_COUNT; c++)
+			any |= table->cell[i][c].runs;
+		if (!any)
+			continue;
 		printf("%5s", vsock_size_name(vsock_sizes[i]));
 		for (int c = 0; c < COL_COUNT; c++)
 			if (table->used[c])
@@ -79,7 +85,7 @@ struct json_object *vsock_json(const struct vsock_table *table)
 			const struct vsock_cell *cell = &table->cell[i][c];
 			struct json_object *o, *runs;
 
-			if (!table->used[c])
+			if (!cell->runs)
 				continue;
 			o = json_object_new_object();
 			runs = json_object_new_array();
