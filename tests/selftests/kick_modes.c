@@ -43,7 +43,7 @@ FIXTURE(kick_modes) {
 FIXTURE_SETUP(kick_modes)
 {
 	REQUIRE_MODULE();
-	if (getenv("HOST"))
+	if (getenv("HOST") && !strcmp(getenv("HOST"), "1"))
 		SKIP(_exit(255), "reloads the module: not on a host in use");
 	ASSERT_EQ(0, gvm_create(&self->vm, NULL));
 	ASSERT_EQ(0, gvm_vcpu_create(&self->vm, &self->vcpu));
