@@ -6,6 +6,7 @@
  * guards the count. A kick takes only the second.
  */
 #include <linux/anon_inodes.h>
+#include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/jiffies.h>
@@ -71,6 +72,19 @@ static unsigned int kfs_kick_met(struct kfs_kick *kick, struct kvm_vcpu *vcpu)
 }
 
 /*
+ * vCPUs are only ever added while the VM lives, and counted when they are
+ * whole. With none counted KVM's iterator has no upper end, and on some kernels
+ * meets one that is still being made.
+ */
+static bool kfs_has_vcpus(struct kvm *kvm)
+{
+	bool any = atomic_read(&kvm->online_vcpus);
+
+	smp_rmb();	/* with KVM's write barrier before it counts */
+	return any;
+}
+
+/*
  * The count goes up before immediate_exit is set, so that a thread that sees
  * itself kicked finds the kick counted.
  */
@@ -91,9 +105,9 @@ static unsigned int kfs_kick_do(struct kfs_kick *kick, u64 n)
 
 	if (kick->vcpu)
 		return kfs_kick_met(kick, kick->vcpu);
-	/* vCPUs are only ever added while the VM lives, online ones last. */
-	kvm_for_each_vcpu(i, vcpu, kick->kvm)
-		interrupted += kfs_kick_met(kick, vcpu);
+	if (kfs_has_vcpus(kick->kvm))
+		kvm_for_each_vcpu(i, vcpu, kick->kvm)
+			interrupted += kfs_kick_met(kick, vcpu);
 	return interrupted;
 }
 
@@ -339,7 +353,7 @@ static void kfs_kick_fill(struct kfs_kick *kick, struct kfs_kick_stats *st)
 	st->vcpu = kick->vcpu ? kick->vcpu->vcpu_id : U32_MAX;
 	if (kick->vcpu)
 		kfs_kick_see(st, kick->vcpu);
-	else
+	else if (kfs_has_vcpus(kick->kvm))
 		kvm_for_each_vcpu(i, vcpu, kick->kvm)
 			kfs_kick_see(st, vcpu);
 	if (st->unacknowledged)
@@ -352,6 +366,12 @@ static void kfs_kick_fill(struct kfs_kick *kick, struct kfs_kick_stats *st)
 	st->interrupted = atomic64_read(&kick->interrupted);
 }
 
+/* As for VMs: one's own, or all with CAP_SYS_ADMIN. */
+static bool kfs_kick_visible(const struct kfs_kick *kick)
+{
+	return uid_eq(kick->user->uid, current_uid()) || capable(CAP_SYS_ADMIN);
+}
+
 int kfs_kick_stats(struct file *file, struct kfs_kick_stats *st)
 {
 	struct kfs_kick *kick, *found = file ? file->private_data : NULL;
@@ -361,7 +381,7 @@ int kfs_kick_stats(struct file *file, struct kfs_kick_stats *st)
 	mutex_lock(&kfs_kicks_lock);
 	if (!found) {
 		list_for_each_entry(kick, &kfs_kicks, list)
-			if (kick->id >= from) {
+			if (kick->id >= from && kfs_kick_visible(kick)) {
 				found = kick;
 				break;
 			}

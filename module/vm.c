@@ -6,6 +6,7 @@
  * against writers and is taken last, also from the mm's end. vm->lock guards
  * policy and enable. Neither is ever taken by a call.
  */
+#include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/module.h>
@@ -297,9 +298,11 @@ int kfs_vm_attach(const struct kfs_attach_vm *req)
 	hlist_add_head_rcu(&vm->hash, kfs_hash_bucket(vm->kvm));
 	spin_unlock(&kfs_hash_lock);
 
-	pr_info("identity attach: pid %d (%s), uid %u\n",
-		task_tgid_nr(current), vm->comm,
-		from_kuid(&init_user_ns, vm->uid));
+	/* A name is user space's: escaped, and no flood of them. */
+	pr_info_ratelimited("identity attach: pid %d (%*pE), uid %u\n",
+			    task_tgid_nr(current),
+			    (int)strnlen(vm->comm, sizeof(vm->comm)), vm->comm,
+			    from_kuid(&init_user_ns, vm->uid));
 
 	err = kfs_control_fd(vm);
 	if (err < 0) {
@@ -319,14 +322,23 @@ fail_file:
 	return err;
 }
 
-/* The first VM with this id or above, referenced; NULL when there is none. */
+/* What a guest calls, and when, is its owner's and the administrator's. */
+static bool kfs_vm_visible(const struct kfs_vm *vm)
+{
+	return uid_eq(vm->uid, current_uid()) || capable(CAP_SYS_ADMIN);
+}
+
+/*
+ * The first VM with this id or above that the caller may see, referenced; NULL
+ * when there is none.
+ */
 struct kfs_vm *kfs_vm_get_from(u64 id)
 {
 	struct kfs_vm *vm, *found = NULL;
 
 	mutex_lock(&kfs_vms_lock);
 	list_for_each_entry(vm, &kfs_vms, list)
-		if (vm->id >= id) {
+		if (vm->id >= id && kfs_vm_visible(vm)) {
 			kref_get(&vm->ref);
 			found = vm;
 			break;

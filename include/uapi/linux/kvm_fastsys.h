@@ -324,8 +324,9 @@ struct kfs_vm_stats {
 	__u32 size;
 	__u32 flags;
 	/*
-	 * On the device: in, the first VM with this id or above, ENOENT when
-	 * there is none; start from 0 to list all. On a control fd: ignored.
+	 * On the device: in, the first VM with this id or above that is the
+	 * caller's (or any, with CAP_SYS_ADMIN), ENOENT when there is none;
+	 * start from 0 to list all. On a control fd: ignored.
 	 */
 	__u64 id;			/* in/out */
 	__u32 pid;			/* out: attacher's thread group, in the caller's namespace, 0 if none */
@@ -348,7 +349,7 @@ struct kfs_vm_stats {
 	__u32 in_call;			/* out: vCPUs inside a call right now */
 	__u64 reserved[4];
 };
-/* On the device and on a control fd, by anyone who holds it. */
+/* On the device, and on a control fd by anyone who holds it. */
 #define KFS_VM_STATS		_IOWR(KFSIO, 0x22, struct kfs_vm_stats)
 
 #endif /* _UAPI_LINUX_KVM_FASTSYS_H */
