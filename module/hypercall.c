@@ -310,6 +310,7 @@ static noinline unsigned int kfs_judge(struct kfs_vm *vm, struct kfs_vcpu *kv,
 
 	verdict = KFS_ALLOW;
 	if (!row || !test_bit(asked, vm->allowed))
+		/* A bit is cleared after its program is in place. */
 		verdict = kfs_policy_judge(smp_load_acquire(&vm->policy), asked,
 					   &kv->regs, &answer);
 	if (verdict == KFS_ANSWER) {

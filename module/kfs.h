@@ -153,6 +153,13 @@ unsigned int kfs_vm_count(void);
 #define KFS_HASH_BITS	6
 extern struct hlist_head kfs_hash[1 << KFS_HASH_BITS];
 
+/* A vCPU's state, complete, or NULL. */
+static inline struct kfs_vcpu *kfs_vm_vcpu(const struct kfs_vm *vm,
+					   unsigned int i)
+{
+	return smp_load_acquire(&vm->vcpus[i]);	/* with kfs_vcpu_make() */
+}
+
 static inline struct hlist_head *kfs_hash_bucket(struct kvm *kvm)
 {
 	return &kfs_hash[hash_ptr(kvm, KFS_HASH_BITS)];
@@ -202,7 +209,7 @@ static inline struct kfs_vcpu *kfs_call_enter(struct kvm_vcpu *vcpu)
  */
 static inline void kfs_call_leave(struct kfs_vcpu *kv)
 {
-	smp_store_release(&kv->task, NULL);
+	smp_store_release(&kv->task, NULL);	/* after all of the call */
 }
 
 /* hypercall.c, hypercall_entry.S */

@@ -231,6 +231,7 @@ int kfs_policy_add(struct kfs_vm *vm, const struct kfs_set_policy *req)
 	for (nr = 0; nr < KFS_NR_LIMIT; nr++) {
 		if (kfs_always_allows(policy->prog->orig_prog, nr))
 			continue;
+		/* After the program, as said above. */
 		smp_store_release(&vm->plain[nr], KFS_ROW_NONE);
 		clear_bit(nr, vm->allowed);
 	}

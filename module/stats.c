@@ -52,7 +52,7 @@ static struct kfs_call_stats kfs_sum_row(struct kfs_vm *vm, unsigned int row)
 	unsigned int i;
 
 	for (i = 0; i < KVM_MAX_VCPUS; i++) {
-		struct kfs_vcpu *kv = smp_load_acquire(&vm->vcpus[i]);
+		struct kfs_vcpu *kv = kfs_vm_vcpu(vm, i);
 
 		if (!kv)
 			continue;
@@ -110,7 +110,7 @@ int kfs_vm_stats(struct kfs_vm *vm, struct kfs_vm_stats *st)
 	st->declined[KFS_REASON_NO_MEMORY] = atomic64_read(&vm->no_memory);
 
 	for (i = 0; i < KVM_MAX_VCPUS; i++) {
-		struct kfs_vcpu *kv = smp_load_acquire(&vm->vcpus[i]);
+		struct kfs_vcpu *kv = kfs_vm_vcpu(vm, i);
 
 		if (kv)
 			kfs_add_vcpu(st, kv);

@@ -61,7 +61,7 @@ struct kfs_vcpu *kfs_vcpu_make(struct kvm_vcpu *vcpu)
 	} else {
 		atomic64_inc(&vm->no_memory);
 	}
-	smp_mb__before_atomic();
+	smp_mb__before_atomic();	/* marked before no maker is seen */
 	atomic_dec(&vm->makers);
 	return kv;
 }
@@ -128,14 +128,14 @@ static bool kfs_vm_drained(struct kfs_vm *vm)
 	unsigned int i;
 
 	for (i = 0; i < KVM_MAX_VCPUS; i++) {
-		struct kfs_vcpu *kv = smp_load_acquire(&vm->vcpus[i]);
+		struct kfs_vcpu *kv = kfs_vm_vcpu(vm, i);
 		struct task_struct *task;
 
 		if (!kv)
 			continue;
 		/* Tasks are freed by RCU, and this one was alive in a call. */
 		rcu_read_lock();
-		task = smp_load_acquire(&kv->task);
+		task = smp_load_acquire(&kv->task); /* with kfs_call_leave() */
 		if (task) {
 			kfs_interrupt_task(task);
 			drained = false;
