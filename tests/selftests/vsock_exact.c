@@ -192,10 +192,7 @@ static bool no_patching(void)
 	return mode && !strcmp(mode, "parallel");
 }
 
-#define SKIP_IF_NO_PATCHING() do {					\
-	if (no_patching())						\
-		SKIP(return, "this machine cannot switch under load");	\
-} while (0)
+#define NO_PATCHING	"this machine cannot switch under load"
 
 FIXTURE(exact) {
 	long long errors;
@@ -240,13 +237,15 @@ TEST_F_TIMEOUT(exact, both_ways_more_nodelay, 3600)
 
 TEST_F_TIMEOUT(exact, one_way_live_switch, 3600)
 {
-	SKIP_IF_NO_PATCHING();
+	if (no_patching())
+		SKIP(return, NO_PATCHING);
 	EXPECT_STREQ("", transfer(total_bytes() / 4, false, true, true));
 }
 
 TEST_F_TIMEOUT(exact, both_ways_live_switch, 3600)
 {
-	SKIP_IF_NO_PATCHING();
+	if (no_patching())
+		SKIP(return, NO_PATCHING);
 	EXPECT_STREQ("", transfer(total_bytes() / 4, true, true, true));
 }
 
