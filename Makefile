@@ -72,10 +72,12 @@ check: module programs languages ## every test; last line: N passed, N failed, N
 	@$(MACHINE)/check
 
 bench: module programs ## instructions per call, to build/bench/
-	@$(TOP)/tests/bench/run $(KERNEL)
-	@$(TOP)/tests/bench/udp-run $(KERNEL)
-	@$(TOP)/tests/bench/vsock --kernel $(KERNEL)
-	@$(TOP)/tests/bench/kick/run $(KERNEL)
+	@rc=0; \
+	$(TOP)/tests/bench/run $(KERNEL) || rc=1; \
+	$(TOP)/tests/bench/udp-run $(KERNEL) || rc=1; \
+	$(TOP)/tests/bench/vsock --kernel $(KERNEL) || rc=1; \
+	$(TOP)/tests/bench/kick/run $(KERNEL) || rc=1; \
+	exit $$rc
 
 stress: module programs ## races: the parallel tests COUNT times (5)
 	@$(MACHINE)/check --suite selftests --modes parallel,single \
