@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR LGPL-2.1
 /*
- * What a write costs that is not merged, with merging on and off. In the
+ * What a write costs that is not merged, with merging on and off, and what a
+ * flood that is merged does to the socket beside it. In the
  * counting machine a nanosecond is an instruction, so the difference of the
  * quickest of many is the code's own length; elsewhere the limit is not judged.
  */
+#include <stdatomic.h>
 #include <sys/socket.h>
 
 #include "kfstest.h"
@@ -191,6 +193,100 @@ TEST_F_TIMEOUT(cost, streams, 300)
 	on = row(self->fds[0], 64, ROUNDS);
 	TH_LOG("64 B merged: %llu, sent %llu", (unsigned long long)on,
 	       (unsigned long long)off_small);
+	EXPECT_LT(0, vsock_stat("staged_writes"));
+}
+
+#define PINGS 5000
+
+static atomic_bool flood_stop;
+
+static void *flood(void *arg)
+{
+	static char buf[64];
+
+	while (!flood_stop && send(*(int *)arg, buf, sizeof(buf),
+				   MSG_NOSIGNAL) == sizeof(buf))
+		;
+	shutdown(*(int *)arg, SHUT_WR);
+	return NULL;
+}
+
+static void *drain(void *arg)
+{
+	static char buf[65536];
+
+	while (recv(*(int *)arg, buf, sizeof(buf), 0) > 0)
+		;
+	return NULL;
+}
+
+/* Of the pings of a turn, in ns: the usual, the slow, the very slow, the mean. */
+enum { P50, P99, P999, MEAN, FIGURES };
+static const char *const figure_names[] = { "p50", "p99", "p99.9", "mean" };
+
+/* Pings on `fd` beside another socket that is flooded with small writes. */
+static bool ping(int fd, const char *mode, uint64_t out[FIGURES])
+{
+	static uint64_t took[PINGS];
+	pthread_t threads[2];
+	uint64_t sum = 0;
+	int fds[2], i;
+	char c;
+
+	if (vsock_set("mode", mode) || vsock_pair(fds))
+		return false;
+	flood_stop = false;
+	pthread_create(&threads[0], NULL, flood, &fds[0]);
+	pthread_create(&threads[1], NULL, drain, &fds[1]);
+	for (i = 0; i < PINGS; i++) {
+		c = '?';
+		took[i] = now_ns();
+		if (send(fd, &c, 1, 0) != 1 || recv(fd, &c, 1, 0) != 1)
+			break;
+		took[i] = now_ns() - took[i];
+		sum += took[i];
+	}
+	flood_stop = true;
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	close(fds[0]);
+	close(fds[1]);
+	qsort(took, PINGS, sizeof(took[0]), compare);
+	out[P50] = took[PINGS / 2];
+	out[P99] = took[PINGS * 99 / 100];
+	out[P999] = took[PINGS * 999 / 1000];
+	out[MEAN] = sum / PINGS;
+	return i == PINGS;
+}
+
+/* Not worse off: neither the usual ping nor the slow ones. */
+TEST_F_TIMEOUT(cost, ping_beside_flood, 600)
+{
+	uint64_t all[FIGURES][2][TURNS], turn_is[FIGURES];
+	unsigned int turn, i;
+
+	for (turn = 0; turn < 2 * TURNS; turn++) {
+		ASSERT_TRUE(ping(self->fds[0], turn & 1 ? "on" : "off",
+				 turn_is));
+		for (i = 0; i < FIGURES; i++)
+			all[i][turn & 1][turn / 2] = turn_is[i];
+	}
+	for (i = 0; i < FIGURES; i++) {
+		uint64_t *off = all[i][0], *on = all[i][1];
+
+		qsort(off, TURNS, sizeof(*off), compare);
+		qsort(on, TURNS, sizeof(*on), compare);
+		TH_LOG("%s: %llu (%llu to %llu), on %llu (%llu to %llu)",
+		       figure_names[i], (unsigned long long)off[TURNS / 2],
+		       (unsigned long long)off[0],
+		       (unsigned long long)off[TURNS - 1],
+		       (unsigned long long)on[TURNS / 2],
+		       (unsigned long long)on[0],
+		       (unsigned long long)on[TURNS - 1]);
+		if (self->counting)
+			EXPECT_GE(off[TURNS / 2] + off[TURNS / 2] / 50,
+				  on[TURNS / 2]);
+	}
 	EXPECT_LT(0, vsock_stat("staged_writes"));
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR LGPL-2.1
 /*
- * Load and unload under traffic that goes on and stays exact; a ping beside a
- * flood. KFS_VSOCK_CYCLES: how often (6; 200 in the stress target).
+ * Load and unload under traffic that goes on and stays exact. KFS_VSOCK_CYCLES: how often (6; 200 in the stress target).
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -119,85 +118,6 @@ TEST_F_TIMEOUT(unload, cycles_under_traffic, 3600)
 	close(fds[1]);
 	EXPECT_EQ(0, vsock_unload());
 	TH_LOG("%d cycles, %llu bytes", count, (unsigned long long)in.bytes);
-}
-
-static int compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-static void *echo(void *arg)
-{
-	int fd = *(int *)arg;
-	char c;
-
-	while (recv(fd, &c, 1, 0) == 1)
-		if (send(fd, &c, 1, MSG_NOSIGNAL) != 1)
-			break;
-	return NULL;
-}
-
-#define PINGS 600
-
-/* p99 of a ping while another socket is flooded with small writes. */
-static uint64_t ping_p99(const char *mode)
-{
-	static uint64_t took[PINGS];
-	atomic_bool stop = false;
-	struct stream out = { .stop = &stop }, in = { .stop = &stop };
-	pthread_t threads[3];
-	int flood[2], ping[2], i;
-	char c = 'x';
-
-	vsock_set("mode", mode);
-	if (vsock_pair(flood) || vsock_pair(ping))
-		return 0;
-	out.fd = flood[0];
-	in.fd = flood[1];
-	pthread_create(&threads[0], NULL, writer, &out);
-	pthread_create(&threads[1], NULL, reader, &in);
-	pthread_create(&threads[2], NULL, echo, &ping[1]);
-	for (i = 0; i < PINGS; i++) {
-		took[i] = now_ns();
-		if (send(ping[0], &c, 1, 0) != 1 || recv(ping[0], &c, 1, 0) != 1)
-			break;
-		took[i] = now_ns() - took[i];
-	}
-	stop = true;
-	shutdown(ping[0], SHUT_RDWR);
-	for (i = 0; i < 3; i++)
-		pthread_join(threads[i], NULL);
-	for (i = 0; i < 2; i++) {
-		close(flood[i]);
-		close(ping[i]);
-	}
-	qsort(took, PINGS, sizeof(took[0]), compare);
-	return took[PINGS * 99 / 100];
-}
-
-TEST_F_TIMEOUT(unload, ping_beside_flood, 600)
-{
-	uint64_t off = 0, on = 0;
-	int i;
-
-	/*
-	 * Every ping beside the flood is answered, merging or not. How fast is
-	 * printed, not judged: the machine's clock is the host's.
-	 */
-	for (i = 0; i < 3; i++) {
-		uint64_t x = ping_p99("off");
-		uint64_t y = ping_p99("on");
-
-		ASSERT_NE(0, x);
-		ASSERT_NE(0, y);
-		off = off && off < x ? off : x;
-		on = on && on < y ? on : y;
-	}
-	TH_LOG("p99 %llu us off, %llu us on", (unsigned long long)off / 1000,
-	       (unsigned long long)on / 1000);
-	EXPECT_EQ(0, vsock_set("mode", "off"));
 }
 
 TEST_HARNESS_MAIN
