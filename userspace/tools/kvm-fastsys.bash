@@ -23,7 +23,7 @@ _kvm_fastsys() {
 		demo*) words="--file --module --keep-module --help" ;;
 		bench*)
 			words="vsock --peer --tcp --serve --reps --ms --columns"
-			words+=" --direction --json --svg --help"
+			words+=" --dither --size --direction --json --svg --help"
 			;;
 		trace*) words="--pid --vm --strings --output --help" ;;
 		"policy 2") words="compile show explain --help" ;;

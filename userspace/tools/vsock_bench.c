@@ -38,6 +38,7 @@ struct request {
 	uint32_t column;
 	uint32_t size;
 	uint32_t ms;
+	uint32_t dither;	/* 0: equal writes; else where random starts */
 };
 
 struct report {
@@ -55,6 +56,7 @@ struct bench {
 	bool serve;
 	bool to_stdout;
 	unsigned int reps;
+	bool dither;
 	unsigned int ms;
 	unsigned int size;	/* the only one, or 0 */
 	bool column[COL_COUNT];
@@ -179,24 +181,38 @@ static int column_mode(unsigned int column)
 	return strcmp(mode, want) ? vsock_set_mode(want) : 0;
 }
 
+/*
+ * Equal writes on one CPU lock into a rhythm with the window, the scheduler and
+ * the reader: one of a few, each some per cent from the next. Writes that are a
+ * little shorter, at random, see them all.
+ */
+static uint32_t dithered(uint32_t size, uint64_t *random)
+{
+	*random = *random * 6364136223846793005ULL + 1442695040888963407ULL;
+	return size - (*random >> 33) % (size / 64 + 1);
+}
+
 static void send_stream(int fd, const struct request *rq, struct report *rp)
 {
 	static char buf[512 << 10];
 	long long saved = vsock_counter("packets_saved");
 	double end = seconds() + rq->ms / 1e3;
-	uint64_t writes = 0;
+	uint64_t writes = 0, random = rq->dither;
 
 	rp->error = prepare(fd, rq->column);
 	while (!rp->error) {
-		rp->error = full(fd, buf, rq->size, true);
+		uint32_t size = rq->dither ? dithered(rq->size, &random) :
+				rq->size;
+
+		rp->error = full(fd, buf, size, true);
 		if (rp->error)
 			break;
+		rp->bytes += size;
 		writes++;
 		/* The clock is a system call's worth on some machines. */
 		if (writes % 16 == 0 && seconds() > end)
 			break;
 	}
-	rp->bytes = writes * rq->size;
 	if (is_tcp(rq->column)) {
 		struct tcp_info info;
 		socklen_t len = sizeof(info);
@@ -270,7 +286,7 @@ static void one_run(const struct bench *b, struct vsock_table *table,
 {
 	struct vsock_cell *cell = &table->cell[size_index][column];
 	struct request rq = { direction, column, vsock_sizes[size_index],
-			      b->ms };
+			      b->ms, b->dither ? 1 + cell->runs : 0 };
 	struct report rp, own = { 0 };
 	uint64_t received;
 	double start;
@@ -389,6 +405,7 @@ static const struct argp_option options[] = {
 	{ "serve", 's', NULL, 0, "be the other side", 0 },
 	{ "reps", 'r', "N", 0, "runs of each cell, medians are shown (3)", 0 },
 	{ "ms", 'm', "MS", 0, "milliseconds a run (300)", 0 },
+	{ "dither", 'D', NULL, 0, "writes up to 1/64 shorter at random, against rhythms of one CPU", 0 },
 	{ "columns", 'c', "LIST", 0, "of vsock,merging,NODELAY,TCP,TCP_NODELAY", 0 },
 	{ "direction", 'd', "DIRECTION", 0, "send (default), receive or both", 0 },
 	{ "size", 'b', "BYTES", 0, "of the sizes only this one", 0 },
@@ -436,6 +453,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'm':
 		b->ms = strtoul(arg, NULL, 0);
+		return 0;
+	case 'D':
+		b->dither = true;
 		return 0;
 	case 'b':
 		b->size = strtoul(arg, NULL, 0);
