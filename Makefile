@@ -25,6 +25,7 @@ export V HOST
 ifeq ($(origin KERNEL),undefined)
 RUNNING := $(wildcard /lib/modules/$(shell uname -r)/build/Makefile)
 BUILD_KERNEL := $(if $(RUNNING),host,6.1)
+NO_HEADERS := $(if $(RUNNING),,1)
 KERNEL := 6.1
 else
 BUILD_KERNEL := $(KERNEL)
@@ -43,6 +44,12 @@ SUB = $(MAKE) --no-print-directory $(if $(V),,-s)
 ONE = @flock $(O)/.user.lock
 
 all: ## module, library and tool (module for KERNEL, else the running kernel)
+ifdef NO_HEADERS
+	@echo "make: no headers for the running kernel, so the module is" \
+		"Debian 12's ($(BUILD_KERNEL)):"; \
+	echo "      apt-get install linux-headers-$$(uname -r)" \
+		"makes it this kernel's"
+endif
 	@$(SUB) module KERNEL=$(BUILD_KERNEL)
 	@$(SUB) user
 
@@ -76,6 +83,8 @@ bench: module programs ## instructions per call, to build/bench/
 	$(TOP)/tests/bench/run $(KERNEL) || rc=1; \
 	$(TOP)/tests/bench/udp-run $(KERNEL) || rc=1; \
 	$(TOP)/tests/bench/vsock --kernel $(KERNEL) || rc=1; \
+	$(TOP)/tests/bench/vsock --kernel $(KERNEL) --where guest \
+		--smap with || rc=1; \
 	$(TOP)/tests/bench/kick/run $(KERNEL) || rc=1; \
 	exit $$rc
 
@@ -86,6 +95,7 @@ stress: module programs ## races: the parallel tests COUNT times (5)
 	KFS_VSOCK_CHURN=10000 KFS_TIMEOUT_SCALE=60 \
 		$(MACHINE)/check --suite selftests --modes plain \
 		--only vsock_exact,vsock_ends,vsock_options,vsock_unload
+	@$(TOP)/tests/vsock/suite $(KERNEL) --guest
 	@$(RUN) --mode parallel --timeout 1800 --name kick-million \
 		--env KFS_KICKS=1000000 -- kick_stress
 
@@ -107,7 +117,8 @@ uninstall: ## removes what install put there
 
 clean: ## everything built; downloads and build roots stay (distclean: too)
 	rm -rf --one-file-system $(O)/user $(O)/host $(O)/run $(O)/bench \
-		$(O)/image $(O)/style $(O)/log $(O)/lang $(wildcard $(O)/[0-9]*)
+		$(O)/image $(O)/style $(O)/log $(O)/lang $(O)/dkms \
+		$(wildcard $(O)/[0-9]*)
 
 distclean: clean
 	rm -rf --one-file-system $(O)

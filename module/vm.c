@@ -281,6 +281,11 @@ int kfs_vm_attach(const struct kfs_attach_vm *req)
 	if (!vm)
 		goto fail_file;
 	err = kfs_vm_reserve(vm);
+	if (err == -EDQUOT) {
+		/* A VM just closed counts until its end is through. */
+		flush_workqueue(kfs_wq);
+		err = kfs_vm_reserve(vm);
+	}
 	if (err)
 		goto fail_vm;
 	err = kfs_hook_get(KFS_HOOK_HYPERCALL);

@@ -227,14 +227,14 @@ static int kfs_vsock_stats_get(char *buf, size_t size)
 			"staged_writes %llu\nstaged_bytes %llu\n"
 			"packets_saved %llu\nobserved_writes %llu\n"
 			"observed_bytes %llu\nobserved_saved %llu\n"
-			"no_memory %llu\ndropped_bytes %llu\nerrors %llu\n",
+			"no_memory %llu\nlate_pauses %llu\ndropped_bytes %llu\nerrors %llu\n",
 			kfs_vsock_modes[READ_ONCE(kfs_vsock_live)],
 			atomic_read(&kfs_vsock_sockets),
 			(long long)atomic64_read(&kfs_vsock_memory),
 			sum.staged_writes, sum.staged_bytes, sum.packets_saved,
 			sum.observed_writes, sum.observed_bytes,
-			sum.observed_saved, sum.no_memory, sum.dropped_bytes,
-			sum.errors);
+			sum.observed_saved, sum.no_memory, sum.late_pauses,
+			sum.dropped_bytes, sum.errors);
 	for (i = 0; i < KFS_FLUSH_REASONS; i++)
 		len += scnprintf(buf + len, size - len, "flush_%s %llu\n",
 				 kfs_vsock_reasons[i], sum.flushes[i]);

@@ -17,6 +17,10 @@
 DEFINE_SRCU(kfs_vsock_srcu);
 struct workqueue_struct *kfs_vsock_wq;
 
+/* So many times in a row so many delays late: no merging for a while. */
+#define KFS_VSOCK_LATE		2
+#define KFS_VSOCK_LATE_ROW	4
+#define KFS_VSOCK_PAUSE_NS	NSEC_PER_SEC
 /* Delay before another try of what the peer's window or memory refused. */
 #define KFS_VSOCK_RETRY_NS	NSEC_PER_MSEC
 
@@ -185,11 +189,29 @@ static enum hrtimer_restart kfs_vsock_timer(struct hrtimer *timer)
 	u64 now = kfs_vsock_now();
 
 	if (READ_ONCE(st->staged) && (s64)(due - now) > (s64)NSEC_PER_USEC) {
-		hrtimer_forward_now(timer, ns_to_ktime(due - now));
+		/* Not hrtimer_forward(): from a late expiry it falls short. */
+		hrtimer_set_expires(timer, ns_to_ktime(due));
 		return HRTIMER_RESTART;
 	}
 	queue_work(kfs_vsock_wq, &st->work);
 	return HRTIMER_NORESTART;
+}
+
+/*
+ * Where interrupts or the work come late, in a guest inside a guest or on a CPU
+ * that others keep, each buffer waits longer than its writes were worth.
+ */
+static void kfs_vsock_note_lateness(struct kfs_vsock_sock *st, u64 now)
+{
+	if (now - st->start < KFS_VSOCK_LATE * kfs_vsock_delay_ns()) {
+		st->late = 0;
+		return;
+	}
+	if (++st->late < KFS_VSOCK_LATE_ROW)
+		return;
+	st->late = 0;
+	st->direct_until = now + KFS_VSOCK_PAUSE_NS;
+	kfs_vsock_count(late_pauses);
 }
 
 static void kfs_vsock_work(struct work_struct *work)
@@ -199,6 +221,8 @@ static void kfs_vsock_work(struct work_struct *work)
 	struct sock *sk = sk_vsock(st->vsk);
 
 	lock_sock(sk);
+	if (st->staged)
+		kfs_vsock_note_lateness(st, kfs_vsock_now());
 	kfs_vsock_flush_report(st, KFS_FLUSH_TIMER);
 	if (st->staged) {
 		hrtimer_start(&st->timer, ns_to_ktime(KFS_VSOCK_RETRY_NS),
@@ -393,6 +417,7 @@ static noinline ssize_t kfs_vsock_enqueue_slow(struct kfs_vsock_sock *st,
 	now = kfs_vsock_now();
 	merge = st->kind == KFS_VSOCK_MERGE &&
 		st->streak >= KFS_VSOCK_STREAK &&
+		now >= st->direct_until &&
 		(st->staged || kfs_vsock_in_flight(st, now));
 	if (READ_ONCE(kfs_vsock_live) == KFS_VSOCK_OBSERVE && !st->staged) {
 		if ((merge || more) && len <= KFS_VSOCK_SMALL)

@@ -91,6 +91,8 @@ struct kfs_vsock_sock {
 	u32 virtual;			/* observe mode's `staged` */
 	u64 start;			/* first byte staged, ns; timer peeks */
 	u64 last_sent;
+	u64 direct_until;		/* see kfs_vsock_note_lateness() */
+	u8 late;
 
 	bool armed;
 	struct hrtimer timer;
@@ -106,6 +108,7 @@ struct kfs_vsock_stats {
 	u64 observed_bytes;
 	u64 observed_saved;
 	u64 no_memory;
+	u64 late_pauses;
 	u64 dropped_bytes;
 	u64 errors;
 	u64 flushes[KFS_FLUSH_REASONS];

@@ -6,33 +6,8 @@
  */
 #include "fentry.h"
 #include "kicktest.h"
+#include "kmod.h"
 #include "kselftest_harness.h"
-
-static int delete_module(void)
-{
-	return syscall(SYS_delete_module, "kvm_fastsys", O_NONBLOCK) ? -errno : 0;
-}
-
-static bool device_is_there(void *unused)
-{
-	return !access(KFS_DEVICE_PATH, F_OK);
-}
-
-static int load_module(const char *params)
-{
-	const char *path = getenv("KFS_MODULE");
-	int fd = open(path ? path : "/kfs/kvm_fastsys.ko", O_RDONLY | O_CLOEXEC);
-	int err;
-
-	if (fd < 0)
-		return -errno;
-	err = syscall(SYS_finit_module, fd, params, 0) ? -errno : 0;
-	close(fd);
-	if (err)
-		return err;
-	/* The node is made by devtmpfs, soon after. */
-	return wait_for(device_is_there, NULL, SECONDS(10)) ? 0 : -ENOENT;
-}
 
 FIXTURE(kick_modes) {
 	struct gvm vm;
@@ -56,8 +31,8 @@ static void reload(struct __test_metadata *_metadata,
 {
 	close(self->dev);
 	ASSERT_TRUE(wait_module_refs("kvm_fastsys", 0));
-	ASSERT_EQ(0, delete_module());
-	ASSERT_EQ(0, load_module(params)) TH_LOG("with '%s'", params);
+	ASSERT_EQ(0, kmod_unload());
+	ASSERT_EQ(0, kmod_load(params)) TH_LOG("with '%s'", params);
 	self->dev = kfs_open();
 	ASSERT_LE(0, self->dev);
 }
@@ -93,15 +68,6 @@ static bool kick_fds_work(int dev, struct gvm_vcpu *vcpu)
 	vcpu->run->immediate_exit = 0;
 	close(fd);
 	return good;
-}
-
-static int set_ftrace(const char *value)
-{
-	int fd = open("/proc/sys/kernel/ftrace_enabled", O_WRONLY | O_CLOEXEC);
-	int err = fd < 0 || write(fd, value, 1) != 1 ? -errno : 0;
-
-	close(fd);
-	return err;
 }
 
 TEST_F(kick_modes, ftrace_off)
@@ -225,8 +191,59 @@ TEST_F(kick_modes, limit_per_user)
 	EXPECT_EQ(2, kick.fds);
 	EXPECT_EQ(2, kick.max_fds);
 	/* Those two fds are this test's own and hold the module. */
-	EXPECT_EQ(-EWOULDBLOCK, delete_module());
+	EXPECT_EQ(-EWOULDBLOCK, kmod_unload());
 	closefrom(self->dev + 1);
+}
+
+#define TRACING		"/sys/kernel/tracing/"
+
+static int put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+
+	close(fd);
+	return err;
+}
+
+/* Lines of the trace that end so. */
+static int traced(const char *end)
+{
+	FILE *f = fopen(TRACING "trace", "re");
+	char line[512];
+	int n = 0;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		char *at = strstr(line, "kfs_kick: vcpu 0 by ");
+
+		n += at && !strcmp(at + strlen("kfs_kick: vcpu 0 by "), end);
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+TEST_F(kick_modes, tracepoint)
+{
+	int fd = kick_create(self->dev, self->vcpu->fd, 0);
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, kick_live(self->dev));
+	ASSERT_EQ(0, put(TRACING "trace", ""));
+	ASSERT_EQ(0, put(TRACING "events/kvm_fastsys/kfs_kick/enable", "1"));
+	EXPECT_EQ(8, kick_write(fd, 1));
+	EXPECT_EQ(8, kick_write(fd, 1));
+	EXPECT_EQ(0, user_exit(self->vcpu->fd, 0));
+	EXPECT_EQ(-EINTR, gvm_run(self->vcpu));
+	self->vcpu->run->immediate_exit = 0;
+	EXPECT_EQ(0, user_exit(self->vcpu->fd, 0));
+	self->vcpu->run->immediate_exit = 0;
+	EXPECT_EQ(0, put(TRACING "events/kvm_fastsys/kfs_kick/enable", "0"));
+	EXPECT_EQ(1, traced("fd\n"));
+	EXPECT_EQ(1, traced("fd coalesced\n"));
+	EXPECT_EQ(1, traced("ioctl coalesced\n"));
+	EXPECT_EQ(1, traced("ioctl\n"));
+	close(fd);
 }
 
 TEST_HARNESS_MAIN

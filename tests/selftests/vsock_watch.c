@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <linux/vm_sockets.h>
 
@@ -20,6 +21,12 @@
 static bool all_gone(void *arg)
 {
 	return !vsock_stat("sockets") && !vsock_stat("memory_bytes");
+}
+
+/* No buffer is left, only what each socket has for itself. */
+static bool nothing_waits(void *arg)
+{
+	return vsock_stat("memory_bytes") < 1024;
 }
 
 static int put(const char *path, const char *text)
@@ -200,6 +207,55 @@ TEST_F(watch, transport_changes)
 		EXPECT_EQ(0, memcmp(buf, "abcd", 4));
 	}
 	EXPECT_EQ(0, recv(self->fds[1], buf, 1, 0));
+}
+
+/* Small writes, the last of which wait; then the CPU is kept for a while. */
+static int burst_and_keep(int fd)
+{
+	struct sched_param rt = { .sched_priority = 1 };
+	uint64_t end;
+	int i;
+
+	if (sched_setscheduler(0, SCHED_FIFO, &rt))
+		return -1;
+	for (i = 0; i < 16; i++)
+		if (write_all(fd, "abcd", 4, 0))
+			return -1;
+	end = now_ns() + 2000000;
+	while (now_ns() < end)
+		;
+	rt.sched_priority = 0;
+	if (sched_setscheduler(0, SCHED_OTHER, &rt))
+		return -1;
+	return wait_for(nothing_waits, &fd, SECONDS(10)) ? 0 : -1;
+}
+
+/*
+ * Where the flush comes late again and again, merging stops for a second: made
+ * here by a real-time thread that keeps the one CPU from the work.
+ */
+TEST_F(watch, late_flushes_stop_merging)
+{
+	long long pauses = vsock_stat("late_pauses"), staged;
+	uint64_t end;
+	int i;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		SKIP(return, "needs a machine with one CPU");
+	ASSERT_EQ(0, vsock_set("delay_us", "100"));
+	ASSERT_EQ(0, vsock_pair(self->fds));
+	for (i = 0; i < 50 && vsock_stat("late_pauses") == pauses; i++)
+		EXPECT_EQ(0, burst_and_keep(self->fds[0]));
+	EXPECT_EQ(pauses + 1, vsock_stat("late_pauses"));
+
+	/* As without the module, for a while; then as before. */
+	staged = vsock_stat("staged_writes");
+	EXPECT_EQ(0, burst_and_keep(self->fds[0]));
+	EXPECT_EQ(staged, vsock_stat("staged_writes"));
+	end = now_ns() + SECONDS(10);
+	while (now_ns() < end && vsock_stat("staged_writes") == staged)
+		EXPECT_EQ(0, burst_and_keep(self->fds[0]));
+	EXPECT_LT(staged, vsock_stat("staged_writes"));
 }
 
 TEST_HARNESS_MAIN

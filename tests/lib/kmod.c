@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR LGPL-2.1
+#include "kfstest.h"
+#include "kmod.h"
+
+int kmod_unload(void)
+{
+	return syscall(SYS_delete_module, "kvm_fastsys", O_NONBLOCK) ? -errno : 0;
+}
+
+static bool device_is_there(void *unused)
+{
+	return !access(KFS_DEVICE_PATH, F_OK);
+}
+
+int kmod_load(const char *params)
+{
+	const char *path = getenv("KFS_MODULE");
+	int fd = open(path ? path : "/kfs/kvm_fastsys.ko", O_RDONLY | O_CLOEXEC);
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	err = syscall(SYS_finit_module, fd, params, 0) ? -errno : 0;
+	close(fd);
+	if (err)
+		return err;
+	/* The node is made by devtmpfs, soon after. */
+	return wait_for(device_is_there, NULL, SECONDS(10)) ? 0 : -ENOENT;
+}
+
+int set_ftrace(const char *value)
+{
+	int fd = open("/proc/sys/kernel/ftrace_enabled", O_WRONLY | O_CLOEXEC);
+	int err = fd < 0 || write(fd, value, 1) != 1 ? -errno : 0;
+
+	close(fd);
+	return err;
+}
+
+int kmsg_open(void)
+{
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		lseek(fd, 0, SEEK_END);
+	return fd < 0 ? -errno : fd;
+}
+
+int kmsg_ours(int fd, char *line, size_t size)
+{
+	static const char prefix[] = "kvm_fastsys: ";
+	char record[1024];
+	int found = 0;
+	ssize_t n;
+
+	*line = '\0';
+	while ((n = read(fd, record, sizeof(record) - 1)) > 0) {
+		char *text;
+
+		record[n] = '\0';
+		text = strchr(record, ';');
+		if (!text || strncmp(text + 1, prefix, strlen(prefix)))
+			continue;
+		/* The kernel's own words about an unsigned module. */
+		if (strstr(text, "taint"))
+			continue;
+		text += strlen(prefix) + 1;
+		text[strcspn(text, "\n")] = '\0';
+		snprintf(line, size, "%s", text);
+		found++;
+	}
+	return found;
+}
