@@ -97,6 +97,8 @@ static int kfs_hook_install(struct kfs_hook *hook)
 	return 0;
 }
 
+static bool kfs_hook_stuck;
+
 static void kfs_hook_remove(struct kfs_hook *hook)
 {
 	int err = kfs_compat_hook_remove(hook);
@@ -106,6 +108,8 @@ static void kfs_hook_remove(struct kfs_hook *hook)
 	 * function goes on calling our text, so that has to stay for good.
 	 */
 	if (err) {
+		/* On its way out already, it may not get there: kfs_hooks_exit(). */
+		kfs_hook_stuck = true;
 		__module_get(THIS_MODULE);
 		pr_err("cannot remove the hook on %s (%d): the module stays loaded, reboot to be rid of it\n",
 		       hook->target, err);
@@ -214,9 +218,13 @@ void kfs_hooks_exit(void)
 	/*
 	 * Nobody holds a hook any more, but a task may have been preempted in a
 	 * trampoline, or in our code just before its last return. Nobody sleeps
-	 * there (whoever may sleep is waited for by what it serves), so a grace period of the tasks flavour sees them out.
+	 * there (whoever may sleep is waited for by what it serves), so a grace
+	 * period of the tasks flavour sees them out.
 	 */
 	synchronize_rcu_tasks();
+	/* A hook that stayed calls into our text: whoever unloads us waits. */
+	while (kfs_hook_stuck)
+		schedule_timeout_idle(MAX_SCHEDULE_TIMEOUT);
 }
 
 int kfs_hook_info(struct kfs_hook_info *info)

@@ -179,6 +179,39 @@ static void kfs_save_restart(struct kfs_restart *rs, struct kvm_vcpu *vcpu,
 }
 
 /*
+ * What a call has left for the thread's way to user space: the last reference
+ * to a file above all. KVM would run it on its way back into the guest with the
+ * vCPU loaded, which is only safe as long as threads in KVM_RUN open and close
+ * nothing: the end of another VM loads that one's vCPUs in between.
+ */
+static noinline void kfs_run_task_work(struct kvm_vcpu *vcpu)
+{
+	kvm_vcpu_srcu_read_unlock(vcpu);
+	static_call(kfs_vcpu_put)(vcpu);
+	static_call(kfs_task_work_run)();
+	static_call(kfs_vcpu_load)(vcpu);
+	kvm_vcpu_srcu_read_lock(vcpu);
+}
+
+static __always_inline void kfs_do_task_work(struct kvm_vcpu *vcpu)
+{
+	if (unlikely(READ_ONCE(current->task_works)))
+		kfs_run_task_work(vcpu);
+}
+
+/* Newer kernels do close()'s part of that inside the call. */
+static noinline long kfs_make_release(struct kfs_vcpu *kv,
+				      struct kvm_vcpu *vcpu, unsigned int nr)
+{
+	long ret;
+
+	static_call(kfs_vcpu_put)(vcpu);
+	ret = static_call(kfs_x64_sys_call)(&kv->regs, nr);
+	static_call(kfs_vcpu_load)(vcpu);
+	return ret;
+}
+
+/*
  * The host call itself. kvm->srcu is released around it: the call may block,
  * and memory slot updates wait for every holder. Calls that only read an id
  * are over before anybody could wait.
@@ -192,8 +225,12 @@ static __always_inline long kfs_make_call(struct kfs_vcpu *kv,
 		ret = static_call(kfs_x64_sys_call)(&kv->regs, nr);
 	} else {
 		kvm_vcpu_srcu_read_unlock(vcpu);
-		ret = static_call(kfs_x64_sys_call)(&kv->regs, nr);
+		if (unlikely(kfs_rows[nr].releases))
+			ret = kfs_make_release(kv, vcpu, nr);
+		else
+			ret = static_call(kfs_x64_sys_call)(&kv->regs, nr);
 		kvm_vcpu_srcu_read_lock(vcpu);
+		kfs_do_task_work(vcpu);
 	}
 
 	kfs_compat_flush_l1d(vcpu);
@@ -325,6 +362,8 @@ static noinline unsigned int kfs_judge(struct kfs_vm *vm, struct kfs_vcpu *kv,
 	} else if (row->id == KFS_ROW_NONE) {
 		kv->outcome = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_UNLISTED);
 	} else if (!kfs_arguments_ok(row->check, &kv->regs)) {
+		/* The look at a descriptor can have been its file's last user. */
+		kfs_do_task_work(vcpu);
 		kv->outcome = kfs_decline(vm, kv, vcpu, asked, KFS_REASON_ARGUMENT);
 	} else {
 		return row->id;

@@ -40,10 +40,12 @@ static const char *kfs_kick_reason = "kick=0: left out by module parameter";
  */
 void kfs_interrupt_task(struct task_struct *task)
 {
-	if (test_and_set_tsk_thread_flag(task, TIF_NOTIFY_SIGNAL))
-		return;
-	if (!static_call(kfs_wake_up_state)(task, TASK_INTERRUPTIBLE))
+	/* The next kicker relies on our wake-up: not to be kept from it here. */
+	preempt_disable();
+	if (!test_and_set_tsk_thread_flag(task, TIF_NOTIFY_SIGNAL) &&
+	    !static_call(kfs_wake_up_state)(task, TASK_INTERRUPTIBLE))
 		kick_process(task);
+	preempt_enable();
 }
 
 /*

@@ -27,6 +27,9 @@
 	row(long, vcpu_ioctl,						\
 	    (struct file *file, unsigned int cmd, unsigned long arg),	\
 	    "kvm:kvm_vcpu_ioctl")					\
+	row(void, task_work_run, (void), "task_work_run")		\
+	row(void, vcpu_load, (struct kvm_vcpu *vcpu), "kvm:vcpu_load")	\
+	row(void, vcpu_put, (struct kvm_vcpu *vcpu), "kvm:vcpu_put")	\
 	row(struct module *, module_address, (unsigned long addr),	\
 	    "__module_address")						\
 	row(int, emulate_hypercall, (struct kvm_vcpu *vcpu),		\

@@ -18,17 +18,20 @@
 
 #define B 1
 #define I 2
+#define R 3
 #define KFS_CALL(name, rule, flags, why)				\
 	[__NR_##name] = {						\
 		.id = KFS_ROW_##name,					\
 		.check = KFS_CHECK_##rule,				\
-		.blocks = (flags) == B,					\
+		.blocks = (flags) == B || (flags) == R,			\
+		.releases = (flags) == R,				\
 		.instant = (flags) == I,				\
 	},
 const struct kfs_row kfs_rows[KFS_NR_LIMIT] = {
 #include "syscalls.tbl"
 };
 #undef KFS_CALL
+#undef R
 #undef I
 #undef B
 

@@ -34,6 +34,7 @@ struct kfs_row {
 	u8 id;			/* enum kfs_row_id, KFS_ROW_NONE: declines */
 	u8 check;		/* enum kfs_check */
 	bool blocks;		/* may wait without end */
+	bool releases;		/* may end what a file stands for, at once */
 	bool instant;		/* never sleeps, touches no user memory */
 };
 

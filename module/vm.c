@@ -9,6 +9,7 @@
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/file.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -164,6 +165,7 @@ static void kfs_vm_end_work(struct work_struct *work)
 {
 	struct kfs_vm *vm = container_of(to_delayed_work(work), struct kfs_vm,
 					 end);
+	struct mm_struct *mm;
 
 	if (!vm->drain_delay)
 		synchronize_rcu();
@@ -174,9 +176,20 @@ static void kfs_vm_end_work(struct work_struct *work)
 		return;
 	}
 
+	/*
+	 * Ours may be the last reference, and KVM undoes its own mappings in
+	 * the VMM only in that address space.
+	 */
+	mm = mmget_not_zero(vm->mm) ? vm->mm : NULL;
 	mmu_notifier_unregister(&vm->mmu, vm->mm);
+	if (mm)
+		kthread_use_mm(mm);
+	__fput_sync(vm->file);
 	kvm_put_kvm(vm->kvm);
-	fput(vm->file);
+	if (mm) {
+		kthread_unuse_mm(mm);
+		mmput(mm);
+	}
 	kfs_hook_put(KFS_HOOK_HYPERCALL);
 
 	kfs_vm_unreserve(vm);

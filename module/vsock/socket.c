@@ -26,21 +26,25 @@ static bool kfs_vsock_charge(size_t size)
 	return false;
 }
 
-/* Under the socket lock, so nobody else makes one for this socket. */
-struct kfs_vsock_sock *kfs_vsock_make(struct vsock_sock *vsk)
+static struct kfs_vsock_sock *kfs_vsock_new(struct vsock_sock *vsk,
+					    bool selftest)
 {
 	struct kfs_vsock_sock *st;
 	unsigned long flags;
 
-	if (!kfs_vsock_charge(sizeof(*st)))
+	/* A self-test's is no socket's, and the limit can be 0. */
+	if (!selftest && !kfs_vsock_charge(sizeof(*st)))
 		goto none;
 	st = kzalloc(sizeof(*st), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!st) {
-		atomic64_sub(sizeof(*st), &kfs_vsock_memory);
+		if (!selftest)
+			atomic64_sub(sizeof(*st), &kfs_vsock_memory);
 		goto none;
 	}
 	st->vsk = vsk;
 	st->nodelay = -1;
+	st->selftest = selftest;
+	st->busy = selftest;
 	kfs_vsock_state_init(st);
 	kfs_vsock_judge(st);
 	atomic_inc(&kfs_vsock_sockets);
@@ -53,10 +57,17 @@ none:
 	return NULL;
 }
 
+/* Under the socket lock, so nobody else makes one for this socket. */
+struct kfs_vsock_sock *kfs_vsock_make(struct vsock_sock *vsk)
+{
+	return kfs_vsock_new(vsk, false);
+}
+
 static void kfs_vsock_free(struct kfs_vsock_sock *st)
 {
 	atomic_dec(&kfs_vsock_sockets);
-	atomic64_sub(sizeof(*st), &kfs_vsock_memory);
+	if (!st->selftest)
+		atomic64_sub(sizeof(*st), &kfs_vsock_memory);
 	kfree_rcu(st, rcu);
 }
 
@@ -95,18 +106,21 @@ struct vsock_sock *kfs_vsock_next(unsigned int *bucket)
 	struct kfs_vsock_sock *st;
 	unsigned long flags;
 
-	spin_lock_irqsave(&kfs_vsock_lock, flags);
-	for (; *bucket < ARRAY_SIZE(kfs_vsock_table); ++*bucket)
+	for (; *bucket < ARRAY_SIZE(kfs_vsock_table); ++*bucket) {
+		spin_lock_irqsave(&kfs_vsock_lock, flags);
 		hlist_for_each_entry(st, &kfs_vsock_table[*bucket], node) {
 			if (!READ_ONCE(st->armed) && !READ_ONCE(st->buf))
 				continue;
 			if (!refcount_inc_not_zero(&sk_vsock(st->vsk)->sk_refcnt))
 				continue;
 			found = st->vsk;
-			goto out;
+			break;
 		}
-out:
-	spin_unlock_irqrestore(&kfs_vsock_lock, flags);
+		spin_unlock_irqrestore(&kfs_vsock_lock, flags);
+		if (found)
+			break;
+		cond_resched();
+	}
 	return found;
 }
 
@@ -128,14 +142,7 @@ void kfs_vsock_free_all(void)
 /* A state for a made-up socket, known to every handler as the self-test. */
 int kfs_vsock_selftest_add(struct vsock_sock *vsk)
 {
-	struct kfs_vsock_sock *st = kfs_vsock_make(vsk);
-
-	if (!st)
-		return -ENOMEM;
-	st->selftest = true;
-	st->busy = true;
-	kfs_vsock_settle(st);
-	return 0;
+	return kfs_vsock_new(vsk, true) ? 0 : -ENOMEM;
 }
 
 /*

@@ -68,6 +68,31 @@ static int kfs_vsock_get_nodelay(struct vsock_sock *vsk)
 	return val;
 }
 
+/*
+ * The socket's own buffer size is part of what may be on the way: what waits has
+ * its credit by the old size and goes before a smaller one holds.
+ */
+static void kfs_vsock_before_resize(struct vsock_sock *vsk)
+{
+	struct kfs_vsock_sock *st;
+	int idx = srcu_read_lock(&kfs_vsock_srcu);
+
+	lock_sock(sk_vsock(vsk));
+	st = kfs_vsock_find(vsk);
+	if (st)
+		kfs_vsock_flush_report(st, KFS_FLUSH_OPTION);
+	release_sock(sk_vsock(vsk));
+	srcu_read_unlock(&kfs_vsock_srcu, idx);
+}
+
+static bool kfs_vsock_resizes(const struct socket *sock, int level, int name)
+{
+	return level == AF_VSOCK && sock->sk->sk_type == SOCK_STREAM &&
+	       (name == SO_VM_SOCKETS_BUFFER_SIZE ||
+		name == SO_VM_SOCKETS_BUFFER_MIN_SIZE ||
+		name == SO_VM_SOCKETS_BUFFER_MAX_SIZE);
+}
+
 static bool kfs_vsock_is_selftest(const struct socket *sock)
 {
 	struct kfs_vsock_sock *st = kfs_vsock_find(vsock_sk(sock->sk));
@@ -81,6 +106,10 @@ int kfs_vsock_setsockopt(struct socket *sock, int level, int name,
 {
 	int idx, nodelay, ret;
 
+	if (kfs_vsock_resizes(sock, level, name)) {
+		kfs_vsock_before_resize(vsock_sk(sock->sk));
+		return KFS_PASS;
+	}
 	if (!kfs_vsock_is_ours(sock, level, name))
 		return kfs_vsock_is_selftest(sock) ? 0 : KFS_PASS;
 	if (len < sizeof(nodelay))

@@ -91,6 +91,7 @@ struct kfs_vsock_sock {
 	u32 virtual;			/* observe mode's `staged` */
 	u64 start;			/* first byte staged, ns; timer peeks */
 	u64 last_sent;
+	u64 retry_ns;			/* a flush was refused; 0: it was not */
 	u64 direct_until;		/* see kfs_vsock_note_lateness() */
 	u8 late;
 
@@ -171,7 +172,7 @@ void kfs_vsock_buffer_put(struct kfs_vsock_sock *st);
 extern atomic_t kfs_vsock_sockets;
 extern atomic64_t kfs_vsock_memory;
 
-/* stage.c: all under the socket lock */
+/* flush.c: all under the socket lock but kfs_vsock_drain() */
 extern struct srcu_struct kfs_vsock_srcu;
 extern struct workqueue_struct *kfs_vsock_wq;
 int kfs_vsock_flush(struct kfs_vsock_sock *st, enum kfs_vsock_reason why);
@@ -179,7 +180,20 @@ void kfs_vsock_flush_report(struct kfs_vsock_sock *st,
 			    enum kfs_vsock_reason why);
 void kfs_vsock_finish(struct kfs_vsock_sock *st, enum kfs_vsock_reason why);
 void kfs_vsock_drain(struct vsock_sock *vsk);	/* takes the lock itself */
+void kfs_vsock_arm(struct kfs_vsock_sock *st);
 void kfs_vsock_state_init(struct kfs_vsock_sock *st);
+
+static inline u64 kfs_vsock_now(void)
+{
+	return ktime_get_mono_fast_ns();
+}
+
+static inline u64 kfs_vsock_delay_ns(void)
+{
+	return (u64)READ_ONCE(kfs_vsock_delay_us) * NSEC_PER_USEC;
+}
+
+/* stage.c: under the socket lock */
 void kfs_vsock_judge(struct kfs_vsock_sock *st);
 
 static inline void kfs_vsock_settle(struct kfs_vsock_sock *st)

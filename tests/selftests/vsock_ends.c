@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <linux/vm_sockets.h>
 
 #include "kfstest.h"
 #include "vsocktest.h"
@@ -339,6 +340,103 @@ TEST_F_TIMEOUT(ends, churn, 600)
 		close(fds[i & 1]);
 		close(fds[!(i & 1)]);
 	}
+}
+
+static int resize(int fd, uint64_t size)
+{
+	return setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_SIZE, &size,
+			  sizeof(size)) ? -errno : 0;
+}
+
+/* A lot on the way that nobody reads, and something waiting behind it. */
+#define LOT	60000
+static int lot_and_staged(int fd)
+{
+	static char buf[LOT];
+
+	if (write_all(fd, buf, sizeof(buf), 0))
+		return -1;
+	return write_all(fd, "0123456789", 10, MSG_MORE);
+}
+
+static int new_pair(int fds[2])
+{
+	close(fds[0]);
+	close(fds[1]);
+	return vsock_pair(fds);
+}
+
+/* The own buffer made smaller takes no credit from what was accepted before. */
+TEST_F(ends, own_buffer_shrinks)
+{
+	static char buf[LOT + 32];
+	int how;
+
+	for (how = 0; how < 2; how++) {
+		ASSERT_EQ(0, new_pair(self->fds));
+		ASSERT_EQ(0, lot_and_staged(self->fds[0]));
+		ASSERT_EQ(0, resize(self->fds[0], 4096));
+		if (how) {
+			close(self->fds[0]);
+			self->fds[0] = -1;
+		} else {
+			ASSERT_EQ(0, shutdown(self->fds[0], SHUT_WR));
+		}
+		EXPECT_EQ(LOT + 10, read_all(self->fds[1], buf, sizeof(buf)));
+		EXPECT_EQ(0, memcmp(buf + LOT, "0123456789", 10));
+	}
+}
+
+/*
+ * The peer's buffer made smaller while something waits that then cannot go. It
+ * is tried again, ever more rarely, and none of that counts as lateness. At the
+ * end the socket says that something is lost, and nothing follows it.
+ */
+TEST_F_TIMEOUT(ends, peer_buffer_shrinks, 120)
+{
+	long long errors = vsock_stat("errors"), pauses, tries;
+	static char buf[LOT + 32];
+	int round;
+
+	for (round = 0; round < 50 && vsock_stat("errors") == errors; round++) {
+		int err = 0;
+		socklen_t len = sizeof(err);
+
+		ASSERT_EQ(0, new_pair(self->fds));
+		ASSERT_EQ(0, lot_and_staged(self->fds[0]));
+		ASSERT_EQ(0, resize(self->fds[1], 4096));
+		pauses = vsock_stat("late_pauses");
+		tries = vsock_stat("flush_timer");
+		usleep(300000);
+		EXPECT_EQ(pauses, vsock_stat("late_pauses"));
+		EXPECT_GE(tries + 20, vsock_stat("flush_timer"));
+		ASSERT_EQ(0, shutdown(self->fds[0], SHUT_WR));
+		ASSERT_EQ(0, getsockopt(self->fds[0], SOL_SOCKET, SO_ERROR,
+					&err, &len));
+		if (!err) {
+			/* The timer was quicker than the peer. */
+			EXPECT_EQ(LOT + 10, read_all(self->fds[1], buf,
+						     sizeof(buf)));
+			continue;
+		}
+		EXPECT_EQ(ENOBUFS, err);
+		EXPECT_LT(errors, vsock_stat("errors"));
+		EXPECT_EQ(-1, send(self->fds[0], "x", 1, MSG_NOSIGNAL));
+		EXPECT_EQ(EPIPE, errno);
+		/* What was there before, and the end of it. */
+		EXPECT_EQ(LOT, read_all(self->fds[1], buf, sizeof(buf)));
+	}
+	EXPECT_LT(errors, vsock_stat("errors"));
+}
+
+/* A write that fails keeps no buffer. */
+TEST_F(ends, bad_write_keeps_nothing)
+{
+	long long before = vsock_stat("memory_bytes");
+
+	/* What the kernel's own function says: EFAULT or ENOMEM. */
+	EXPECT_EQ(-1, send(self->fds[0], (void *)1, 100, MSG_MORE));
+	EXPECT_GE(before + 1024, vsock_stat("memory_bytes"));
 }
 
 TEST_HARNESS_MAIN
