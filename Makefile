@@ -43,7 +43,7 @@ SUB = $(MAKE) --no-print-directory $(if $(V),,-s)
 # take turns at it. So does the unit suite, which builds as well.
 ONE = @flock $(O)/.user.lock
 
-all: ## module, library and tool (module for KERNEL, else the running kernel)
+all: ## module, library, tool (module for KERNEL, else the running kernel)
 ifdef NO_HEADERS
 	@echo "make: no headers for the running kernel, so the module is" \
 		"Debian 12's ($(BUILD_KERNEL)):"; \
@@ -95,7 +95,6 @@ stress: module programs ## races: the parallel tests COUNT times (5)
 	KFS_VSOCK_CHURN=10000 KFS_TIMEOUT_SCALE=60 \
 		$(MACHINE)/check --suite selftests --modes plain \
 		--only vsock_exact,vsock_ends,vsock_options,vsock_unload
-	@$(TOP)/tests/vsock/suite $(KERNEL) --guest
 	@$(RUN) --mode parallel --timeout 1800 --name kick-million \
 		--env KFS_KICKS=1000000 -- kick_stress
 
@@ -105,7 +104,7 @@ shell: module programs ## a shell in the machine, module loaded
 style: setup ## checkpatch, sparse, headers, warnings, shellcheck and more
 	@$(TOP)/tests/style/run
 
-install: ## to DESTDIR and PREFIX: tool, library, header, udev rule, dkms source
+install: ## to DESTDIR, PREFIX: tool, library, header, udev rule, dkms source
 	@$(SUB) -C userspace O=$(USER_O) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) \
 		install
 	@$(MACHINE)/install-system install "$(DESTDIR)" "$(PREFIX)" \
@@ -131,9 +130,12 @@ help: ## this list
 	@echo "  KERNEL=K   $(shell awk '!/^\#/ && NF { printf "%s ", $$1 }' \
 		$(MACHINE)/releases.txt)(Debian's), host, or a version with headers"
 	@echo "  HOST=1     run tests on this computer's own KVM, as root"
+	@echo "  COUNT=N    how often make stress repeats (5)"
 	@echo "  MODE=M     plain, counting, parallel, single (make shell)"
 	@echo "  V=1        show compilers' and tests' whole output"
 	@echo "  O=DIR      where everything is built (build)"
+	@echo "  PREFIX=P   where make install puts it (/usr/local)"
+	@echo "  DESTDIR=D  ... below this directory, for packages"
 
 .PHONY: all setup module user programs languages demo check bench stress shell style \
 	install uninstall clean distclean help

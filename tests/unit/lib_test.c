@@ -313,6 +313,41 @@ TEST(errors_say_what_next)
 	EXPECT_NE(NULL, strstr(kfs_strerror(EACCES, KFS_WHAT_OPEN), "usermod"));
 	EXPECT_NE(NULL, strstr(kfs_strerror(ENODEV, KFS_WHAT_ATTACH), "status"));
 	EXPECT_STREQ(strerror(EIO), kfs_strerror(EIO, KFS_WHAT_OPEN));
+	/* A limit is raised by the module's parameter. */
+	EXPECT_NE(NULL, strstr(kfs_strerror(EDQUOT, KFS_WHAT_ATTACH),
+			       "modprobe kvm_fastsys max_vms="));
+	/* What `kvm-fastsys status` shows of it is the ABI version. */
+	EXPECT_NE(NULL, strstr(kfs_strerror(EINVAL, KFS_WHAT_ATTACH),
+			       "ABI version"));
+}
+
+TEST(kick_errors_have_advice)
+{
+	static const struct {
+		int err;
+		const char *part;
+	} rows[] = {
+		{ EDQUOT, "modprobe kvm_fastsys max_kicks=" },
+		{ EOPNOTSUPP, "kvm-fastsys status" },
+		{ ENODEV, "kvm-fastsys status" },
+		{ ENOENT, "modprobe kvm_fastsys" },
+		{ EIO, "process" },
+		{ EINVAL, "KFS_KICK_VM" },
+		{ EBADF, "not open" },
+		{ ENOTTY, "/dev/kvm_fastsys" },
+		{ EALREADY, "nothing to do" },
+	};
+
+	/* The ABI: numbers stay. */
+	EXPECT_EQ(10, KFS_WHAT_POLICY);
+	EXPECT_EQ(11, KFS_WHAT_KICK);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *text = kfs_strerror(-rows[i].err, KFS_WHAT_KICK);
+
+		EXPECT_NE(NULL, strstr(text, rows[i].part))
+			TH_LOG("%d: %s", rows[i].err, text);
+	}
+	EXPECT_STREQ(strerror(EMFILE), kfs_strerror(EMFILE, KFS_WHAT_KICK));
 }
 
 TEST(device_errors_are_values)

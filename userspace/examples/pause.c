@@ -83,9 +83,12 @@ static void ask(int pause, int end, int all)
 	ended = end;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
-	if (pause || end)
-		if (kfs_kick_all(all, kickers, VCPUS) < 0)	/* 4 */
-			errx(1, "cannot kick");
+	if (pause || end) {
+		int ret = kfs_kick_all(all, kickers, VCPUS);	/* 4 */
+
+		if (ret < 0)
+			errx(1, "kick: %s", kfs_strerror(ret, KFS_WHAT_KICK));
+	}
 }
 
 static void wait_until(int stand)
@@ -158,7 +161,8 @@ int main(int argc, char **argv)
 		by_module = kfs_kick_open(&kickers[i], dev, vcpus[i].fd,
 					  vcpus[i].run, SIGUSR1);	/* 1 */
 		if (by_module < 0)
-			errx(1, "kick: %s", strerror(-by_module));
+			errx(1, "kick: %s",
+			     kfs_strerror(by_module, KFS_WHAT_KICK));
 	}
 	all = kfs_kick_open_vm(dev, vm);			/* 1 */
 	printf("Kicks by %s.\n", by_module ? "the module" : "signal");

@@ -35,9 +35,10 @@ int kfs_get_info(int dev, struct kfs_info *info);
 int kfs_hook_info(int dev, unsigned int index, struct kfs_hook_info *hook);
 
 /*
- * On the device: the first VM with *id* or above, -ENOENT behind the last. On
- * a control fd: that VM, whatever *id* is. Up to *len* rows of *calls* are
- * filled in (NULL and 0 to leave them out); stats->calls_len says how many.
+ * On the device: the first VM with *id* or above that this user attached (with
+ * CAP_SYS_ADMIN: that anybody did), -ENOENT behind the last. On a control fd:
+ * that VM, whatever *id* is. Up to *len* rows of *calls* are filled in (NULL
+ * and 0 to leave them out); stats->calls_len says how many.
  */
 int kfs_vm_stats(int fd, __u64 id, struct kfs_vm_stats *stats,
 		 struct kfs_call_stats *calls, unsigned int len);
@@ -215,6 +216,7 @@ enum kfs_what {
 	KFS_WHAT_DOORBELL,
 	KFS_WHAT_TRANSLATE,
 	KFS_WHAT_POLICY,
+	KFS_WHAT_KICK,		/* any function of kfs_kick.h */
 };
 
 /*

@@ -4,6 +4,7 @@
  * The launcher judges calls by it when the kernel left them to it, with the
  * same answer.
  */
+#include <errno.h>
 #include <linux/audit.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <kfs.h>
 
 #include "bpf.h"
+#include "tool.h"
 
 static int known(const struct sock_filter *i)
 {
@@ -368,4 +370,30 @@ void bpf_print(FILE *out, const struct sock_filter *f, unsigned int len)
 		}
 	}
 	free(at);
+}
+
+int bpf_errno(const char *text)
+{
+	static const struct {
+		const char *name;
+		int err;
+	} second_names[] = {
+		{ "EWOULDBLOCK", EWOULDBLOCK }, { "EDEADLOCK", EDEADLOCK },
+		{ "ENOTSUP", ENOTSUP },
+	};
+	unsigned long long n;
+
+	if (parse_number(text, 0, 1 << 20, &n))
+		return (int)n;
+	for (int err = 1; err < 256; err++) {
+		const char *name = strerrorname_np(err);
+
+		if (name && !strcmp(name, text))
+			return err;
+	}
+	for (size_t i = 0; i < sizeof(second_names) / sizeof(second_names[0]);
+	     i++)
+		if (!strcmp(second_names[i].name, text))
+			return second_names[i].err;
+	return -1;
 }

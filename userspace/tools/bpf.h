@@ -33,4 +33,7 @@ void bpf_print(FILE *out, const struct sock_filter *f, unsigned int len);
 /* "allow", "errno EPERM (1)", ...: a return value in words. */
 const char *bpf_action(uint32_t ret, char *buf, size_t size);
 
+/* The number of "EPERM" or "1"; -1 for anything else. */
+int bpf_errno(const char *text);
+
 #endif /* KFS_BPF_H */

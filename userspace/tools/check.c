@@ -3,7 +3,6 @@
  * kvm-fastsys check: would the module work on this kernel, and if not, why and
  * what next. Every check adds one finding; nothing is changed on the way.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdarg.h>
@@ -15,18 +14,15 @@
 
 #include <kfs.h>
 
+#include "check.h"
 #include "tool.h"
 
-/* The kernels this release is made for: major * 100 + minor. */
-#define OLDEST 510
-#define NEWEST 702
-
-#define HOOK_TARGET "kvm_emulate_hypercall"
-
-enum result {
-	OK,		/* as it should be */
-	NOTE,		/* cannot be told, or worth knowing, and no obstacle */
-	FAIL,		/* the module would not work */
+/* The series that this release was tested on, as in docs/porting.md. */
+#define TESTED "6.1, 6.12"
+static const struct {
+	unsigned int major, minor;
+} tested[] = {
+	{ 6, 1 }, { 6, 12 },
 };
 
 struct finding {
@@ -38,12 +34,10 @@ struct finding {
 
 static struct finding findings[64];
 static unsigned int found;
+static bool untested;
 
-static struct finding *add(enum result result, const char *name,
-			   const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-static struct finding *add(enum result result, const char *name,
-			   const char *fmt, ...)
+struct finding *check_add(enum result result, const char *name,
+			  const char *fmt, ...)
 {
 	struct finding *f = &findings[found];
 	va_list ap;
@@ -59,9 +53,7 @@ static struct finding *add(enum result result, const char *name,
 	return f;
 }
 
-static void next(struct finding *f, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-static void next(struct finding *f, const char *fmt, ...)
+void check_next(struct finding *f, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -80,26 +72,27 @@ static bool failed(void)
 
 static void check_kernel(const struct utsname *uts)
 {
-	unsigned int major = 0, minor = 0, version;
+	unsigned int major = 0, minor = 0;
 	struct finding *f;
 
 	sscanf(uts->release, "%u.%u", &major, &minor);
-	version = major * 100 + minor;
-	if (version >= OLDEST && version <= NEWEST) {
-		add(OK, "kernel", "%.65s is between %d.%d and %d.%d",
-		    uts->release, OLDEST / 100, OLDEST % 100, NEWEST / 100,
-		    NEWEST % 100);
+	untested = true;
+	for (size_t i = 0; i < sizeof(tested) / sizeof(tested[0]); i++)
+		if (major == tested[i].major && minor == tested[i].minor)
+			untested = false;
+	if (untested) {
+		f = check_add(NOTE, "kernel", "%.65s is untested; tested are "
+			TESTED, uts->release);
+		check_next(f, "make check HOST=1 in the source tree tests it; docs/porting.md says what else to look at");
 	} else {
-		f = add(FAIL, "kernel", "%.65s is not between %d.%d and %d.%d",
-			uts->release, OLDEST / 100, OLDEST % 100, NEWEST / 100,
-			NEWEST % 100);
-		next(f, "boot one of those kernels");
+		check_add(OK, "kernel", "%.65s is of a tested series (" TESTED ")",
+		    uts->release);
 	}
 	if (!strcmp(uts->machine, "x86_64")) {
-		add(OK, "processor", "x86-64");
+		check_add(OK, "processor", "x86-64");
 	} else {
-		f = add(FAIL, "processor", "%.65s, not x86-64", uts->machine);
-		next(f, "there is no version for other processors");
+		f = check_add(FAIL, "processor", "%.65s, not x86-64", uts->machine);
+		check_next(f, "there is no version for other processors");
 	}
 }
 
@@ -127,6 +120,9 @@ static FILE *open_config(const struct utsname *uts, bool *pipe)
 	return popen("gzip -dc /proc/config.gz 2>/dev/null", "re");
 }
 
+/* The configuration is known, and says that only functions have symbols. */
+static bool no_kallsyms_all;
+
 static void check_config(const struct utsname *uts)
 {
 	static const struct {
@@ -150,9 +146,9 @@ static void check_config(const struct utsname *uts)
 	struct finding *finding;
 
 	if (!f) {
-		finding = add(NOTE, "config",
+		finding = check_add(NOTE, "config",
 			      "the kernel's configuration is not to be found");
-		next(finding, "the checks below tell as much");
+		check_next(finding, "the checks below tell as much");
 		return;
 	}
 	while (fgets(line, sizeof(line), f)) {
@@ -174,14 +170,16 @@ static void check_config(const struct utsname *uts)
 		if (value[i] == 'm' || (value[i] == 'y' && !wanted[i].modular))
 			continue;
 		bad = true;
-		finding = add(FAIL, "config", "CONFIG_%s=%c, needed for %s",
+		if (!strcmp(wanted[i].option, "KALLSYMS_ALL"))
+			no_kallsyms_all = true;
+		finding = check_add(FAIL, "config", "CONFIG_%s=%c, needed for %s",
 			      wanted[i].option, value[i] ? value[i] : 'n',
 			      wanted[i].why);
-		next(finding, "boot a kernel with CONFIG_%s=%c (Debian's has it)",
+		check_next(finding, "boot a kernel with CONFIG_%s=%c (Debian's has it)",
 		     wanted[i].option, wanted[i].modular ? 'm' : 'y');
 	}
 	if (!bad)
-		add(OK, "config", "all %d options that matter are on", COUNT);
+		check_add(OK, "config", "all %d options that matter are on", COUNT);
 }
 
 static const char *vendor_module(void)
@@ -214,30 +212,30 @@ static bool check_kvm(void)
 	struct finding *f;
 
 	if (kvm && !modular) {
-		f = add(FAIL, "kvm", "KVM is built into this kernel");
-		next(f, "boot a kernel with CONFIG_KVM=m (Debian's has it)");
+		f = check_add(FAIL, "kvm", "KVM is built into this kernel");
+		check_next(f, "boot a kernel with CONFIG_KVM=m (Debian's has it)");
 	} else if (!kvm) {
-		f = add(FAIL, "kvm", "KVM is not loaded");
+		f = check_add(FAIL, "kvm", "KVM is not loaded");
 		if (vendor)
-			next(f, "modprobe %s", vendor);
+			check_next(f, "modprobe %s", vendor);
 		else
-			next(f, "turn virtualisation on in the firmware, or give this VM nested virtualisation");
+			check_next(f, "turn virtualisation on in the firmware, or give this VM nested virtualisation");
 	} else {
-		add(OK, "kvm", "loaded, as a module");
+		check_add(OK, "kvm", "loaded, as a module");
 	}
 
 	if (!access("/dev/kvm", R_OK | W_OK)) {
-		add(OK, "/dev/kvm", "can be opened");
+		check_add(OK, "/dev/kvm", "can be opened");
 	} else if (errno == ENOENT) {
-		f = add(FAIL, "/dev/kvm", "is not there");
+		f = check_add(FAIL, "/dev/kvm", "is not there");
 		if (vendor)
-			next(f, "modprobe %s; dmesg says why if that fails",
+			check_next(f, "modprobe %s; dmesg says why if that fails",
 			     vendor);
 		else
-			next(f, "this processor shows neither VMX nor SVM: turn virtualisation on in the firmware");
+			check_next(f, "this processor shows neither VMX nor SVM: turn virtualisation on in the firmware");
 	} else {
-		f = add(FAIL, "/dev/kvm", "%s", strerror(errno));
-		next(f, "usermod -aG kvm USER, then log in again");
+		f = check_add(FAIL, "/dev/kvm", "%s", strerror(errno));
+		check_next(f, "usermod -aG kvm USER, then log in again");
 	}
 	return kvm && modular;
 }
@@ -283,9 +281,9 @@ static void check_symbols(bool kvm)
 	char line[1024];
 
 	if (!f) {
-		finding = add(FAIL, "symbols", "/proc/kallsyms: %s",
+		finding = check_add(FAIL, "symbols", "/proc/kallsyms: %s",
 			      strerror(errno));
-		next(finding, "boot a kernel with CONFIG_KALLSYMS=y");
+		check_next(finding, "boot a kernel with CONFIG_KALLSYMS=y");
 		return;
 	}
 	while (fgets(line, sizeof(line), f))
@@ -299,19 +297,21 @@ static void check_symbols(bool kvm)
 			continue;
 		}
 		missing++;
-		finding = add(FAIL, "symbols", "this kernel has no %s",
+		finding = check_add(FAIL, "symbols", "this kernel has no %s",
 			      symbols[i]);
-		next(finding, "boot a newer update of this kernel series");
+		check_next(finding, no_kallsyms_all ?
+		     "boot a kernel with CONFIG_KALLSYMS_ALL=y" :
+		     "boot a newer update of this kernel series");
 	}
 	if (missing)
 		return;
 	if (untold) {
-		finding = add(NOTE, "symbols",
+		finding = check_add(NOTE, "symbols",
 			      "%d of %d found, the others are KVM's",
 			      SYMBOLS - untold, (int)SYMBOLS);
-		next(finding, "load KVM, then check again");
+		check_next(finding, "load KVM, then check again");
 	} else {
-		add(OK, "symbols", "all %d found", (int)SYMBOLS);
+		check_add(OK, "symbols", "all %d found", (int)SYMBOLS);
 	}
 }
 
@@ -322,100 +322,13 @@ static void check_ftrace(void)
 
 	if (!first_line("/proc/sys/kernel/ftrace_enabled", value,
 			sizeof(value))) {
-		f = add(FAIL, "ftrace", "this kernel has no ftrace");
-		next(f, "boot a kernel with CONFIG_DYNAMIC_FTRACE=y");
+		f = check_add(FAIL, "ftrace", "this kernel has no ftrace");
+		check_next(f, "boot a kernel with CONFIG_DYNAMIC_FTRACE=y");
 	} else if (value[0] == '0') {
-		f = add(FAIL, "ftrace", "is switched off");
-		next(f, "sysctl kernel.ftrace_enabled=1");
+		f = check_add(FAIL, "ftrace", "is switched off");
+		check_next(f, "sysctl kernel.ftrace_enabled=1");
 	} else {
-		add(OK, "ftrace", "is on");
-	}
-}
-
-/* The line of a tracefs file about the hook's target, if there is one. */
-static int tracefs_line(const char *file, char *line, size_t len)
-{
-	static const char *const roots[] = {
-		"/sys/kernel/tracing", "/sys/kernel/debug/tracing",
-	};
-	size_t name = strlen(HOOK_TARGET);
-	char path[128];
-	FILE *f = NULL;
-	int ret = -ENOENT;
-
-	for (size_t i = 0; !f && i < sizeof(roots) / sizeof(roots[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", roots[i], file);
-		f = fopen(path, "re");
-		if (!f && errno == EACCES)
-			ret = -EACCES;
-	}
-	if (!f)
-		return ret;
-	ret = 0;
-	while (!ret && fgets(line, (int)len, f))
-		ret = !strncmp(line, HOOK_TARGET, name) &&
-		      isspace((unsigned char)line[name]);
-	fclose(f);
-	return ret;
-}
-
-/* Is it our own hook that is live? Only then may the target be taken. */
-static bool hook_is_ours(void)
-{
-	struct kfs_hook_info hook;
-	int dev = kfs_open();
-	bool ours = false;
-
-	if (dev < 0)
-		return false;
-	for (unsigned int i = 0; !kfs_hook_info(dev, i, &hook); i++)
-		ours |= hook.state == KFS_HOOK_LIVE &&
-			strstr(hook.target, HOOK_TARGET);
-	close(dev);
-	return ours;
-}
-
-static void check_hook(bool kvm)
-{
-	char line[1024], *flags;
-	struct finding *f;
-	int ret = tracefs_line("available_filter_functions", line,
-			       sizeof(line));
-
-	if (ret == -EACCES) {
-		f = add(NOTE, "hook", "tracefs can be read by root only");
-		next(f, "run kvm-fastsys check as root");
-		return;
-	}
-	if (ret < 0) {
-		f = add(NOTE, "hook", "tracefs is not mounted");
-		next(f, "mount -t tracefs tracefs /sys/kernel/tracing");
-		return;
-	}
-	if (!ret && !kvm)
-		return;		/* KVM's own finding says it */
-	if (!ret) {
-		f = add(FAIL, "hook", HOOK_TARGET " cannot be hooked by ftrace");
-		next(f, "boot the distribution's own kernel");
-		return;
-	}
-	ret = tracefs_line("enabled_functions", line, sizeof(line));
-	if (ret <= 0) {
-		add(OK, "hook", HOOK_TARGET " can be hooked and is free");
-		return;
-	}
-	/* name [module] (users) FLAGS: D another trampoline, I livepatch */
-	flags = strchr(line, ')');
-	if (hook_is_ours()) {
-		add(OK, "hook", HOOK_TARGET " is hooked, by kvm_fastsys");
-	} else if (flags && strpbrk(flags, "DI")) {
-		f = add(FAIL, "hook", HOOK_TARGET " is taken by %s",
-			strchr(flags, 'I') ? "a livepatch" :
-			"another trampoline (BPF fentry, a tracer)");
-		next(f, "bpftool prog show; ls /sys/kernel/livepatch: remove what holds it");
-	} else {
-		add(OK, "hook",
-		    HOOK_TARGET " is being traced, which costs but does no harm");
+		check_add(OK, "ftrace", "is on");
 	}
 }
 
@@ -431,8 +344,8 @@ static void check_signing(void)
 
 	if (!enforced && !locked)
 		return;
-	f = add(NOTE, "signing", "this kernel loads signed modules only");
-	next(f, "sign kvm_fastsys.ko with a key that is enrolled (mokutil --import)");
+	f = check_add(NOTE, "signing", "this kernel loads signed modules only");
+	check_next(f, "sign kvm_fastsys.ko with a key that is enrolled (mokutil --import)");
 }
 
 static void check_module(void)
@@ -443,29 +356,29 @@ static void check_module(void)
 	int dev;
 
 	if (access(MODULE_DIR, F_OK)) {
-		f = add(NOTE, "module", "kvm_fastsys is not loaded");
-		next(f, "modprobe kvm_fastsys");
+		f = check_add(NOTE, "module", "kvm_fastsys is not loaded");
+		check_next(f, "modprobe kvm_fastsys");
 		return;
 	}
 	if (!first_line(MODULE_DIR "/version", version, sizeof(version)))
 		strcpy(version, "?");
-	add(OK, "module", "kvm_fastsys %s is loaded", version);
+	check_add(OK, "module", "kvm_fastsys %s is loaded", version);
 
 	dev = kfs_open();
 	if (dev < 0) {
-		f = add(FAIL, "device", "%s", KFS_DEVICE_PATH);
-		next(f, "%s", kfs_strerror(dev, KFS_WHAT_OPEN));
+		f = check_add(FAIL, "device", "%s", KFS_DEVICE_PATH);
+		check_next(f, "%s", kfs_strerror(dev, KFS_WHAT_OPEN));
 		return;
 	}
 	if (kfs_get_info(dev, &info)) {
-		f = add(FAIL, "device", "module and tool are of different versions");
-		next(f, "install both from one release");
+		f = check_add(FAIL, "device", "module and tool are of different versions");
+		check_next(f, "install both from one release");
 	} else if (info.abi_version != KFS_ABI_VERSION) {
-		f = add(FAIL, "device", "ABI %u, this tool speaks %u",
+		f = check_add(FAIL, "device", "ABI %u, this tool speaks %u",
 			info.abi_version, KFS_ABI_VERSION);
-		next(f, "install module and tool from one release");
+		check_next(f, "install module and tool from one release");
 	} else {
-		add(OK, "device", "%s can be opened, ABI %u", KFS_DEVICE_PATH,
+		check_add(OK, "device", "%s can be opened, ABI %u", KFS_DEVICE_PATH,
 		    info.abi_version);
 	}
 	for (unsigned int i = 0; i < info.hooks; i++) {
@@ -474,8 +387,10 @@ static void check_module(void)
 		if (kfs_hook_info(dev, i, &hook) ||
 		    hook.state != KFS_HOOK_UNAVAILABLE)
 			continue;
-		f = add(FAIL, "hook", "%.32s: %.128s", hook.name, hook.reason);
-		next(f, "see dmesg");
+		/* Kicks by the vCPU's ioctl are one way of two. */
+		f = check_add(strstr(hook.target, HOOK_TARGET) ? FAIL : NOTE,
+			      "hook", "%.32s: %.128s", hook.name, hook.reason);
+		check_next(f, "see dmesg");
 	}
 	close(dev);
 }
@@ -495,12 +410,16 @@ static void show_text(const struct utsname *uts)
 		       colour(f->result == OK ? GOOD :
 			      f->result == FAIL ? BAD : FAINT),
 		       words[f->result], colour(PLAIN));
-		printf("%-9s %s\n", f->name, f->detail);
+		printf("%-9s ", f->name);
+		wrapped_from(stdout, 16, 16, f->detail);
 		if (f->next[0])
 			wrapped(stdout, "                next: ", 22, f->next);
 	}
 	if (failed())
 		printf("\nkvm_fastsys would not work on %s.\n", uts->release);
+	else if (untested)
+		printf("\nkvm_fastsys is untested on %s; no check speaks against it.\n",
+		       uts->release);
 	else
 		printf("\nkvm_fastsys would work on %s.\n", uts->release);
 }
@@ -512,6 +431,7 @@ static void show_json(const struct utsname *uts)
 
 	json_object_object_add(o, "would_work",
 			       json_object_new_boolean(!failed()));
+	json_object_object_add(o, "tested", json_object_new_boolean(!untested));
 	json_object_object_add(o, "kernel",
 			       json_object_new_string(uts->release));
 	for (unsigned int i = 0; i < found; i++) {
@@ -563,7 +483,7 @@ int cmd_check(int argc, char **argv)
 		.parser = parse_opt,
 		.doc = "Says whether kvm_fastsys would work on this kernel and, if not, why and\n"
 		       "what to do next. Changes nothing. Root sees more.\v"
-		       "Exit status: 0 it would work, 1 it would not.",
+		       "Exit status: 0 nothing speaks against it, 1 it would not work.",
 	};
 	struct utsname uts;
 	bool json = false;
@@ -576,7 +496,7 @@ int cmd_check(int argc, char **argv)
 	kvm = check_kvm();
 	check_symbols(kvm);
 	check_ftrace();
-	check_hook(kvm);
+	check_hooks(kvm);
 	check_signing();
 	check_module();
 	if (json)

@@ -37,7 +37,7 @@ int cmd_demo(int argc, char **argv)
 		snprintf(path, sizeof(path), "%s/%s" PROGRAM, dir, beside[i]);
 		execv(path, argv);
 	}
-	fprintf(stderr, "kvm-fastsys: %s: %s\nNext: make install, or run it from the build directory\n",
-		argv[0], strerror(errno));
+	complain("kvm-fastsys: %s: %s\nNext: make install, or run it from the build directory",
+		 argv[0], strerror(errno));
 	return EXIT_FAILED;
 }

@@ -132,7 +132,7 @@ int main(int argc, char **argv)
 		if (!strcmp(choice.argv[0], commands[i].name))
 			return commands[i].run(choice.argc, choice.argv);
 
-	fprintf(stderr, "kvm-fastsys: no command '%s'\nTry: kvm-fastsys --help\n",
-		choice.argv[0]);
+	complain("kvm-fastsys: no command '%s'\nTry: kvm-fastsys --help",
+		 choice.argv[0]);
 	return EXIT_USAGE;
 }

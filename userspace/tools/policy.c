@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <kfs.h>
@@ -44,13 +45,13 @@ static char *read_file(const char *file, size_t *size)
 		*size += (size_t)n;
 	}
 	if (fd < 0 || n < 0) {
-		fprintf(stderr, "kvm-fastsys: %s: %s\nNext: name a seccomp profile in JSON, or what policy compile wrote\n",
-			file, strerror(errno));
+		complain("kvm-fastsys: %s: %s\nNext: name a seccomp profile in JSON, or what policy compile wrote",
+			 file, strerror(errno));
 		free(text);
 		text = NULL;
 	} else if (*size == MAX_FILE) {
-		fprintf(stderr, "kvm-fastsys: %s: longer than 1 MiB, this is no policy\n",
-			file);
+		complain("kvm-fastsys: %s: longer than 1 MiB, this is no policy\nNext: name a seccomp profile in JSON",
+			 file);
 		free(text);
 		text = NULL;
 	}
@@ -81,8 +82,8 @@ static int load_program(const char *file, const char *text, size_t size,
 		why = bpf_check(*filter, *len, &at);
 	if (!why)
 		return 0;
-	fprintf(stderr, "kvm-fastsys: %s: byte %zu: %s\nNext: kvm-fastsys policy compile PROFILE.json -o FILE\n",
-		file, at * sizeof(**filter), why);
+	complain("kvm-fastsys: %s: byte %zu: %s\nNext: kvm-fastsys policy compile PROFILE.json -o FILE",
+		 file, at * sizeof(**filter), why);
 	free(*filter);
 	*filter = NULL;
 	return -1;
@@ -119,6 +120,23 @@ int policy_load(const char *file, struct sock_filter **filter,
 	return policy_load_for(file, &host, filter, len, &notes);
 }
 
+int policy_kernel_at_least(const struct policy_host *host, const char *least)
+{
+	int have[2] = { 0 }, want[2] = { 0 };
+	struct utsname uts;
+	const char *kernel = host->kernel;
+
+	if (!kernel) {
+		uname(&uts);
+		kernel = uts.release;
+	}
+	sscanf(kernel, "%d.%d", &have[0], &have[1]);
+	if (sscanf(least, "%d.%d", &want[0], &want[1]) < 1)
+		return -1;
+	return have[0] > want[0] ||
+	       (have[0] == want[0] && have[1] >= want[1]);
+}
+
 struct options {
 	const char *what, *file, *output, *call;
 	const char *args[6];
@@ -127,6 +145,15 @@ struct options {
 	const char *caps[MAX_CAPS + 1];
 	int ncaps;
 };
+
+/* "6.1", and whatever a distribution puts behind it */
+static bool is_version(const char *text)
+{
+	size_t major = strspn(text, "0123456789");
+
+	return major && major < 6 && text[major] == '.' &&
+	       isdigit((unsigned char)text[major + 1]);
+}
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
 {
@@ -143,6 +170,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		o->caps[o->ncaps++] = arg;
 		return 0;
 	case 'k':
+		if (!is_version(arg))
+			argp_error(state, "kernel '%s': a version, as 6.1",
+				   arg);
 		o->host.kernel = arg;
 		return 0;
 	case ARGP_KEY_ARG:
@@ -185,14 +215,14 @@ static int write_program(const struct options *o, const struct sock_filter *f,
 	if (o->output)
 		out = fopen(o->output, "we");
 	else if (isatty(STDOUT_FILENO)) {
-		fprintf(stderr, "kvm-fastsys: a program is not for terminals\nNext: kvm-fastsys policy compile %s -o FILE, or: policy show %s\n",
-			o->file, o->file);
+		complain("kvm-fastsys: a program is not for terminals\nNext: kvm-fastsys policy compile %s -o FILE, or: policy show %s",
+			 o->file, o->file);
 		return EXIT_USAGE;
 	}
 	if (!out || fwrite(f, 1, size, out) != size || fflush(out) ||
 	    (o->output && fclose(out))) {
-		fprintf(stderr, "kvm-fastsys: %s: %s\nNext: name a file that can be written\n",
-			o->output ? o->output : "stdout", strerror(errno));
+		complain("kvm-fastsys: %s: %s\nNext: name a file that can be written",
+			 o->output ? o->output : "stdout", strerror(errno));
 		return EXIT_FAILED;
 	}
 	return EXIT_OK;
@@ -314,8 +344,8 @@ static int read_args(const struct options *o, struct seccomp_data *sd)
 			      (__u64)strtoll(o->args[i], &end, 0) :
 			      strtoull(o->args[i], &end, 0);
 		if (errno || *end || end == o->args[i]) {
-			fprintf(stderr, "kvm-fastsys: argument %d, '%s', is no number\nNext: decimal, 0x hexadecimal or 0 octal\n",
-				i, o->args[i]);
+			complain("kvm-fastsys: argument %d, '%s', is no number\nNext: decimal, 0x hexadecimal or 0 octal",
+				 i, o->args[i]);
 			return -1;
 		}
 	}
@@ -342,6 +372,19 @@ static const char *condition(const char *check)
 	return strcmp(check, "ANY") ? "for some arguments" : NULL;
 }
 
+/* By name or number; -1 when there is none. */
+static int call_number(const char *call)
+{
+	unsigned long long n;
+
+	if (!isdigit((unsigned char)call[0]))
+		return kfs_syscall_nr(call);
+	if (!parse_number(call, 0, CALLS - 1, &n) ||
+	    !kfs_syscall_name((unsigned int)n))
+		return -1;
+	return (int)n;
+}
+
 static int explain(const struct options *o, const struct sock_filter *f,
 		   unsigned int len)
 {
@@ -353,15 +396,14 @@ static int explain(const struct options *o, const struct sock_filter *f,
 	int nr;
 
 	if (!o->call) {
-		fprintf(stderr, "kvm-fastsys: which call?\nNext: kvm-fastsys policy explain %s openat\n",
-			o->file);
+		complain("kvm-fastsys: which call?\nNext: kvm-fastsys policy explain %s openat",
+			 o->file);
 		return EXIT_USAGE;
 	}
-	nr = isdigit((unsigned char)o->call[0]) ? atoi(o->call) :
-	     kfs_syscall_nr(o->call);
-	if (nr < 0 || nr >= CALLS) {
-		fprintf(stderr, "kvm-fastsys: %s: %s\n", o->call,
-			kfs_strerror(ENOENT, KFS_WHAT_NAME));
+	nr = call_number(o->call);
+	if (nr < 0) {
+		complain("kvm-fastsys: '%s' is no x86-64 system call\nNext: name one, or give its number: kvm-fastsys policy explain %s openat",
+			 o->call, o->file);
 		return EXIT_USAGE;
 	}
 	sd.nr = nr;

@@ -31,6 +31,8 @@ int policy_load(const char *file, struct sock_filter **filter,
 int policy_load_for(const char *file, const struct policy_host *host,
 		    struct sock_filter **filter, unsigned int *len,
 		    struct policy_notes *notes);
+/* By its major and minor number; -1 for what is no version. */
+int policy_kernel_at_least(const struct policy_host *host, const char *least);
 /* policy_oci.c: text is NUL-terminated */
 int policy_from_json(const char *file, const char *text,
 		     const struct policy_host *host,

@@ -14,10 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <kfs.h>
+
+#include "bpf.h"
 #include "policy.h"
+#include "tool.h"
 
 #define MAX_ARGS 6
 
@@ -34,15 +37,14 @@ static int wrong(const struct reader *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 static int wrong(const struct reader *r, const char *fmt, ...)
 {
+	char text[512];
 	va_list ap;
 
-	fprintf(stderr, "kvm-fastsys: %s: %s: ", r->file,
-		r->path[0] ? r->path : "the whole");
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "\nNext: correct it there, then kvm-fastsys policy show %s\n",
-		r->file);
+	complain("kvm-fastsys: %s: %s: %s\nNext: correct it there, then kvm-fastsys policy show %s",
+		 r->file, r->path[0] ? r->path : "the whole", text, r->file);
 	return -1;
 }
 
@@ -110,19 +112,70 @@ static int only_keys(struct reader *r, struct json_object *o,
 	return 0;
 }
 
+static int errno_range(const struct reader *r, const char *key, int64_t n)
+{
+	if (n < 0 || n > 4095)
+		return wrong(r, "%s %lld: 0 to 4095", key, (long long)n);
+	/* The guest would take the answer for "not made: take the slow path". */
+	if (n == KFS_ENOSYS)
+		return wrong(r, "%s %lld: to the guest that means that nobody made the call; take another",
+			     key, (long long)n);
+	return 0;
+}
+
+/*
+ * An errno stands as a number under the key of the runtime specification, or
+ * as a name under that of Podman's and CRI-O's profiles, or as both.
+ */
 static int errno_value(struct reader *r, struct json_object *o,
-		       const char *key, unsigned int *out)
+		       const char *number, const char *name, unsigned int *out)
+{
+	struct json_object *v;
+	int ret = get(r, o, number, json_type_int, &v);
+	int64_t n = -1, m;
+
+	if (ret < 0)
+		return ret;
+	if (!ret) {
+		n = json_object_get_int64(v);
+		if (errno_range(r, number, n))
+			return -1;
+		*out = (unsigned int)n;
+	}
+	if (!json_object_object_get_ex(o, name, &v) || !v)
+		return 0;
+	if (json_object_is_type(v, json_type_int))
+		m = json_object_get_int64(v);
+	else if (json_object_is_type(v, json_type_string))
+		m = bpf_errno(json_object_get_string(v));
+	else
+		return wrong(r, "%s: %s where an errno belongs", name,
+			     type_name(v));
+	if (m < 0 && json_object_is_type(v, json_type_string))
+		return wrong(r, "%s \"%s\" is no errno", name,
+			     json_object_get_string(v));
+	if (errno_range(r, name, m))
+		return -1;
+	if (n >= 0 && m != n)
+		return wrong(r, "%s %lld, but %s %lld", name, (long long)m,
+			     number, (long long)n);
+	*out = (unsigned int)m;
+	return 0;
+}
+
+/* An operand, as the kernel compares it: without a sign. */
+static int operand(struct reader *r, struct json_object *o, const char *key,
+		   scmp_datum_t *out)
 {
 	struct json_object *v;
 	int ret = get(r, o, key, json_type_int, &v);
-	int64_t n;
 
 	if (ret)
-		return ret;
-	n = json_object_get_int64(v);
-	if (n < 0 || n > 4095)
-		return wrong(r, "%s %lld: 0 to 4095", key, (long long)n);
-	*out = (unsigned int)n;
+		return ret < 0 ? ret : 0;
+	if (json_object_get_int64(v) < 0)
+		return wrong(r, "%s %lld: 0 to 2^64-1", key,
+			     (long long)json_object_get_int64(v));
+	*out = json_object_get_uint64(v);
 	return 0;
 }
 
@@ -186,16 +239,9 @@ static int compare(struct reader *r, struct json_object *o,
 	*out = (struct scmp_arg_cmp) {
 		.arg = (unsigned int)json_object_get_int64(v),
 	};
-	ret = get(r, o, "value", json_type_int, &v);
-	if (ret < 0)
-		return ret;
-	if (!ret)
-		out->datum_a = json_object_get_uint64(v);
-	ret = get(r, o, "valueTwo", json_type_int, &v);
-	if (ret < 0)
-		return ret;
-	if (!ret)
-		out->datum_b = json_object_get_uint64(v);
+	if (operand(r, o, "value", &out->datum_a) ||
+	    operand(r, o, "valueTwo", &out->datum_b))
+		return -1;
 	ret = get(r, o, "op", json_type_string, &v);
 	if (ret)
 		return ret < 0 ? ret : wrong(r, "no \"op\"");
@@ -215,23 +261,6 @@ static int in_list(const char *const *list, const char *what)
 		if (!strcmp(*list, what))
 			return 1;
 	return 0;
-}
-
-static int kernel_at_least(const struct reader *r, const char *least)
-{
-	int have[2] = { 0 }, want[2] = { 0 };
-	struct utsname uts;
-	const char *kernel = r->host->kernel;
-
-	if (!kernel) {
-		uname(&uts);
-		kernel = uts.release;
-	}
-	sscanf(kernel, "%d.%d", &have[0], &have[1]);
-	if (sscanf(least, "%d.%d", &want[0], &want[1]) < 1)
-		return -1;
-	return have[0] > want[0] ||
-	       (have[0] == want[0] && have[1] >= want[1]);
 }
 
 static int is_our_arch(const char *name)
@@ -293,7 +322,8 @@ static int conditions(struct reader *r, struct json_object *o,
 	if (ret < 0)
 		return ret;
 	if (!ret) {
-		hit = kernel_at_least(r, json_object_get_string(v));
+		hit = policy_kernel_at_least(r->host,
+					     json_object_get_string(v));
 		if (hit < 0)
 			return wrong(r, "minKernel \"%s\" is no version",
 				     json_object_get_string(v));
@@ -351,8 +381,8 @@ static int one_name(struct reader *r, struct json_object *name, uint32_t act,
 static int rule(struct reader *r, struct json_object *o)
 {
 	static const char *const keys[] = {
-		"names", "name", "action", "errnoRet", "args", "comment",
-		"includes", "excludes", NULL
+		"names", "name", "action", "errnoRet", "errno", "args",
+		"comment", "includes", "excludes", NULL
 	};
 	struct scmp_arg_cmp args[32];
 	struct json_object *v, *names = NULL, *name = NULL;
@@ -371,7 +401,7 @@ static int rule(struct reader *r, struct json_object *o)
 		return -1;
 	if (!names && !name)
 		return wrong(r, "neither \"names\" nor \"name\"");
-	if (errno_value(r, o, "errnoRet", &err) < 0)
+	if (errno_value(r, o, "errnoRet", "errno", &err) < 0)
 		return -1;
 	ret = get(r, o, "action", json_type_string, &v);
 	if (ret)
@@ -462,7 +492,7 @@ static int profile(struct reader *r, struct json_object *o)
 		o = v;
 	}
 	if (only_keys(r, o, keys) ||
-	    errno_value(r, o, "defaultErrnoRet", &err) < 0)
+	    errno_value(r, o, "defaultErrnoRet", "defaultErrno", &err) < 0)
 		return -1;
 	ret = get(r, o, "defaultAction", json_type_string, &v);
 	if (ret)
@@ -525,10 +555,10 @@ static int syntax(const char *file, const char *text, size_t at,
 			column = 1;
 		}
 	}
-	fprintf(stderr, "kvm-fastsys: %s:%u:%u: not JSON: %s\nNext: correct it there, then kvm-fastsys policy show %s\n",
-		file, line, column,
-		error == json_tokener_continue ? "it ends too early" :
-		json_tokener_error_desc(error), file);
+	complain("kvm-fastsys: %s:%u:%u: not JSON: %s\nNext: correct it there, then kvm-fastsys policy show %s",
+		 file, line, column,
+		 error == json_tokener_continue ? "it ends too early" :
+		 json_tokener_error_desc(error), file);
 	return -1;
 }
 

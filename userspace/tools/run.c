@@ -18,35 +18,30 @@
 #include "run.h"
 #include "tool.h"
 
-static void say(const struct run *r, const char *fmt, va_list ap)
-{
-	char text[1024];
-	int n;
-
-	n = snprintf(text, sizeof(text), "kvm-fastsys run: %s: ", r->name);
-	if (n < 0 || n >= (int)sizeof(text))
-		n = 0;
-	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
-	/* Not stdio: the program shares the descriptor, not our buffer. */
-	dprintf(STDERR_FILENO, "%s\n", text);
-}
-
+/* One line, whatever its length: it stands among the program's own output. */
 void run_say(const struct run *r, const char *fmt, ...)
 {
+	char text[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(r, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	/* Not stdio: the program shares the descriptor, not our buffer. */
+	dprintf(STDERR_FILENO, "kvm-fastsys run: %s: %s\n", r->name, text);
 }
 
 void run_die(const struct run *r, const char *fmt, ...)
 {
+	char text[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(r, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	complain("kvm-fastsys run: %s: %s%s", r->name, text,
+		 strstr(text, "\nNext: ") ? "" :
+		 "\nNext: kvm-fastsys check; dmesg may say why");
 	_exit(EXIT_RUN_FAILED);
 }
 

@@ -82,7 +82,10 @@ struct run {
 	bool refused[512];	/* said already, by call number */
 };
 
-/* One line on stderr: "kvm-fastsys run: ", the program's name, the text. */
+/*
+ * On stderr: "kvm-fastsys run: ", the program's name, the text; run_say() in
+ * one line, run_die() in 80 columns, its last line "Next: " and a command.
+ */
 void run_say(const struct run *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void run_die(const struct run *r, const char *fmt, ...)

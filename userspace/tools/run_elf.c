@@ -24,6 +24,10 @@
 #define HEAP_SIZE (2UL << 30)
 #define MAX_PHDRS 64
 
+/* What to do about a file that is no program for here. */
+#define NEXT_STATIC "\nNext: link it with -static, or take a static one (busybox-static)"
+#define NEXT_LOOK "\nNext: readelf -hl "
+
 struct image {
 	Elf64_Ehdr eh;
 	Elf64_Phdr ph[MAX_PHDRS];
@@ -42,24 +46,30 @@ static uint64_t page_up(uint64_t x)
 	return page_down(x + RUN_PAGE - 1);
 }
 
-static void read_headers(const struct run *r, int fd, struct image *im)
+static void read_headers(const struct run *r, const char *path, int fd,
+			 struct image *im)
 {
 	Elf64_Ehdr *eh = &im->eh;
 	ssize_t size;
 
-	if (pread(fd, eh, sizeof(*eh), 0) != sizeof(*eh) ||
+	size = pread(fd, eh, sizeof(*eh), 0);
+	if (size < 0)
+		run_die(r, "%s\nNext: ls -l %s", strerror(errno), path);
+	if (size != sizeof(*eh) ||
 	    memcmp(eh->e_ident, ELFMAG, SELFMAG))
 		run_die(r, "not an ELF program\nNext: run its interpreter, as in `kvm-fastsys run busybox sh FILE'");
 	if (eh->e_ident[EI_CLASS] != ELFCLASS64 || eh->e_machine != EM_X86_64)
-		run_die(r, "not for x86-64");
+		run_die(r, "not for x86-64\nNext: file %s; build it for x86-64",
+			path);
 	if (eh->e_type != ET_EXEC && eh->e_type != ET_DYN)
-		run_die(r, "not a program");
+		run_die(r, "not a program" NEXT_LOOK "%s", path);
 	if (!eh->e_phnum || eh->e_phnum > MAX_PHDRS ||
 	    eh->e_phentsize != sizeof(im->ph[0]))
-		run_die(r, "odd program headers (%u)", eh->e_phnum);
+		run_die(r, "odd program headers (%u)" NEXT_LOOK "%s",
+			eh->e_phnum, path);
 	size = eh->e_phnum * (ssize_t)sizeof(im->ph[0]);
 	if (pread(fd, im->ph, (size_t)size, (off_t)eh->e_phoff) != size)
-		run_die(r, "program headers cut off");
+		run_die(r, "program headers cut off" NEXT_LOOK "%s", path);
 }
 
 static void load_segment(const struct run *r, int fd, struct image *im,
@@ -75,7 +85,7 @@ static void load_segment(const struct run *r, int fd, struct image *im,
 	if (ph->p_filesz > ph->p_memsz ||
 	    (ph->p_offset - ph->p_vaddr) % RUN_PAGE ||
 	    !run_mem_inside(start, page_up(end) - start))
-		run_die(r, "a segment at %#lx that cannot be loaded; programs go to %#lx-%#lx or are static-pie",
+		run_die(r, "a segment at %#lx that cannot be loaded; programs go to %#lx-%#lx or are static-pie\nNext: link it with -static-pie",
 			(unsigned long)ph->p_vaddr, RUN_LOW, RUN_LOW_END);
 	if (ph->p_filesz)
 		ret = run_mmap(start, file_end - start, prot,
@@ -86,8 +96,8 @@ static void load_segment(const struct run *r, int fd, struct image *im,
 			       page_up(end) - page_up(file_end), prot,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	if (ret < 0)
-		run_die(r, "segment at %#lx: %s", (unsigned long)at,
-			strerror((int)-ret));
+		run_die(r, "segment at %#lx: %s\nNext: ulimit -v unlimited; free -m",
+			(unsigned long)at, strerror((int)-ret));
 	/* The rest of the file's last page is not the program's. */
 	if (end > file_end && prot & PROT_WRITE && file_end % RUN_PAGE)
 		memset((void *)file_end, 0, page_up(file_end) - file_end);
@@ -128,16 +138,17 @@ static uint64_t build_stack(const struct run *r, const struct image *im,
 	for (size_t i = 0; i < envc; i++)
 		bytes += strlen(envp[i]) + 9;
 	if (bytes > STACK_SIZE / 4)
-		run_die(r, "arguments and environment of %zu bytes are too long",
-			bytes);
+		run_die(r, "arguments and environment of %zu bytes are too long\nNext: env -i kvm-fastsys run %s, or fewer arguments",
+			bytes, path);
 	if (run_mmap(STACK_TOP - STACK_SIZE, STACK_SIZE,
 		     PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS |
 		     MAP_NORESERVE | MAP_FIXED, -1, 0) < 0)
-		run_die(r, "no stack: %s", strerror(errno));
+		run_die(r, "no stack: %s\nNext: ulimit -v unlimited; free -m",
+			strerror(errno));
 
 	frame = calloc(argc + envc + 64, sizeof(*frame));
 	if (!frame || getrandom(seed, sizeof(seed), 0) != sizeof(seed))
-		run_die(r, "no memory");
+		run_die(r, "no memory\nNext: ulimit -v unlimited; free -m");
 	__get_cpuid(1, &eax, &ebx, &ecx, &edx);
 	name = push(&sp, path, strlen(path) + 1);
 	platform = push(&sp, "x86_64", 7);
@@ -179,24 +190,34 @@ static uint64_t build_stack(const struct run *r, const struct image *im,
 	return sp;
 }
 
+/* The path is said once: mostly it is the name. */
+static void __attribute__((noreturn))
+cannot_open(const struct run *r, const char *path, int err)
+{
+	bool same = !strcmp(path, r->name);
+
+	run_die(r, "%s%s%s\nNext: ls -l %s", same ? "" : path,
+		same ? "" : ": ", strerror(err), path);
+}
+
 void run_load(struct run *r, const char *path, char **argv, char **envp)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct image im = { 0 };
 
 	if (fd < 0)
-		run_die(r, "%s: %s", path, strerror(errno));
-	read_headers(r, fd, &im);
+		cannot_open(r, path, errno);
+	read_headers(r, path, fd, &im);
 	for (int i = 0; i < im.eh.e_phnum; i++)
 		if (im.ph[i].p_type == PT_INTERP)
-			run_die(r, "a dynamically linked program\nNext: link it with -static, or take a static one (busybox-static)");
+			run_die(r, "a dynamically linked program" NEXT_STATIC);
 	im.base = im.eh.e_type == ET_DYN ? PIE_BASE : 0;
 	for (int i = 0; i < im.eh.e_phnum; i++)
 		if (im.ph[i].p_type == PT_LOAD && im.ph[i].p_memsz)
 			load_segment(r, fd, &im, &im.ph[i]);
 	close(fd);
 	if (!im.end)
-		run_die(r, "nothing to load in it");
+		run_die(r, "nothing to load in it" NEXT_LOOK "%s", path);
 
 	r->brk_start = page_up(im.end);
 	if (r->brk_start < RUN_LOW_END)

@@ -165,6 +165,13 @@ static struct kvm_segment segment(uint16_t selector, bool code)
 	};
 }
 
+/* Where SYSCALL leads. */
+static const char *entry_of(const struct run *r)
+{
+	return r->path == RUN_FAST ? run_stub_fast :
+	       r->path == RUN_EXIT ? run_stub_exit : run_stub_regs;
+}
+
 static void set_registers(struct run *r)
 {
 	uint64_t base = RUN_SYS + RUN_SYS_DATA;
@@ -176,8 +183,7 @@ static void set_registers(struct run *r)
 		.rip = r->entry, .rsp = r->stack,
 		.rflags = RFLAGS_FIXED | RFLAGS_IF,
 	};
-	const char *stub = r->path == RUN_FAST ? run_stub_fast :
-			   r->path == RUN_EXIT ? run_stub_exit : run_stub_regs;
+	const char *stub = entry_of(r);
 	struct kvm_sregs s;
 
 	if (ioctl(r->vcpu, KVM_GET_SREGS, &s))
@@ -361,6 +367,30 @@ uint64_t run_get_fs(struct run *r)
 	return s.fs.base;
 }
 
+#define PF_RESERVED 8		/* of a page fault's error code */
+
+/*
+ * The stub in ring 0 is ours and faults nowhere that KVM runs it as the
+ * processor would; so this is not the program's doing. A KVM without VMX and
+ * SVM may tell such a fault as one of ring 3, right where SYSCALL leads.
+ */
+static bool is_stub_fault(const struct run *r, const uint64_t *frame)
+{
+	uint64_t rip = frame[2], cs = frame[3];
+
+	if (rip < RUN_SYS || rip >= RUN_SYS + RUN_SYS_DATA)
+		return false;
+	return !(cs & 3) || (frame[0] == 14 && frame[1] & PF_RESERVED) ||
+	       rip == RUN_SYS + (uint64_t)(entry_of(r) - run_stub);
+}
+
+static void __attribute__((noreturn))
+no_ring0(const struct run *r, uint64_t rip)
+{
+	run_die(r, "this KVM does not run the guest's ring 0 here (it faulted %#lx bytes into our code)\nNext: run it where KVM has VMX or SVM: grep -cw -e vmx -e svm /proc/cpuinfo",
+		(unsigned long)(rip - RUN_SYS));
+}
+
 static void exception(struct run *r)
 {
 	static const int signals[32] = {
@@ -377,6 +407,8 @@ static void exception(struct run *r)
 	    regs.rsp + sizeof(frame) > RUN_SYS + RUN_SYS_STACK + RUN_PAGE)
 		run_die(r, "an exception without a frame");
 	memcpy(frame, r->sys + (regs.rsp - RUN_SYS), sizeof(frame));
+	if (is_stub_fault(r, frame))
+		no_ring0(r, frame[2]);
 	if (frame[0] == 14)
 		run_say(r, "segmentation fault at %#lx, code at %#lx",
 			(unsigned long)s.cr2, (unsigned long)frame[2]);
@@ -429,6 +461,9 @@ static void no_memory_there(struct run *r)
 	struct kvm_regs regs = { 0 };
 
 	ioctl(r->vcpu, KVM_GET_REGS, &regs);
+	/* The program's own addresses are all below. */
+	if (regs.rip >= RUN_SYS && regs.rip < RUN_SYS + RUN_SYS_DATA)
+		no_ring0(r, regs.rip);
 	run_say(r, "segmentation fault, code at %#lx",
 		(unsigned long)regs.rip);
 	run_kill(SIGSEGV);
@@ -461,7 +496,8 @@ void run_loop(struct run *r)
 			port(r);
 			break;
 		default:
-			run_die(r, "KVM exit reason %u", run->exit_reason);
+			run_die(r, "KVM cannot run it further: exit reason %u",
+				run->exit_reason);
 		}
 	}
 }

@@ -29,6 +29,7 @@ struct status {
 	struct kfs_info info;
 	struct kfs_hook_info *hooks;
 	struct vm *vms;
+	__u32 hidden;		/* VMs of others, which are not in the list */
 	struct kick_status kick;
 };
 
@@ -82,25 +83,12 @@ static int most_used(const void *a, const void *b)
 }
 
 /* A VM that goes away in between is simply not in the list any more. */
-static int read_status(int dev, struct status *st)
+static int read_vms(int dev, struct status *st)
 {
 	struct vm **tail = &st->vms;
 	__u64 id = 0;
-	int ret = kfs_get_info(dev, &st->info);
+	int ret;
 
-	if (ret)
-		return ret;
-	st->hooks = calloc(st->info.hooks + 1, sizeof(*st->hooks));
-	if (!st->hooks)
-		return -ENOMEM;
-	for (__u32 i = 0; i < st->info.hooks; i++) {
-		ret = kfs_hook_info(dev, i, &st->hooks[i]);
-		if (ret)
-			return ret;
-	}
-	ret = kick_status_read(dev, &st->kick);
-	if (ret)
-		return ret;
 	for (;;) {
 		struct vm *vm = calloc(1, sizeof(*vm));
 
@@ -117,6 +105,47 @@ static int read_status(int dev, struct status *st)
 		*tail = vm;
 		tail = &vm->next;
 	}
+}
+
+/*
+ * The module counts all VMs and lists the caller's own, or all to who may
+ * administer. One that came or went in between is nobody's secret.
+ */
+static int count_hidden(int dev, struct status *st)
+{
+	__u32 listed = 0, least = st->info.vms;
+	struct kfs_info again;
+	int ret = kfs_get_info(dev, &again);
+
+	if (ret)
+		return ret;
+	if (again.vms < least)
+		least = again.vms;
+	for (const struct vm *vm = st->vms; vm; vm = vm->next)
+		listed++;
+	st->hidden = least > listed ? least - listed : 0;
+	return 0;
+}
+
+static int read_status(int dev, struct status *st)
+{
+	int ret = kfs_get_info(dev, &st->info);
+
+	if (ret)
+		return ret;
+	st->hooks = calloc(st->info.hooks + 1, sizeof(*st->hooks));
+	if (!st->hooks)
+		return -ENOMEM;
+	for (__u32 i = 0; i < st->info.hooks; i++) {
+		ret = kfs_hook_info(dev, i, &st->hooks[i]);
+		if (ret)
+			return ret;
+	}
+	ret = kick_status_read(dev, &st->kick);
+	if (ret)
+		return ret;
+	ret = read_vms(dev, st);
+	return ret ? ret : count_hidden(dev, st);
 }
 
 static void free_status(struct status *st)
@@ -224,7 +253,11 @@ static void show_text(const struct status *st)
 		printf("%s hypercalls came from VMs that are not attached\n",
 		       grouped(info->unattached));
 	kick_status_text(&st->kick);
-	if (!st->vms)
+	if (st->hidden)
+		printf("\n%u VM%s of other users; run as root to see %s.\n",
+		       st->hidden, st->hidden == 1 ? "" : "s",
+		       st->hidden == 1 ? "it" : "them");
+	else if (!st->vms)
 		printf("\nNo VM is attached.\n");
 	for (const struct vm *vm = st->vms; vm; vm = vm->next)
 		show_vm(vm);
@@ -328,6 +361,7 @@ static void show_json(const struct status *st)
 	for (const struct vm *vm = st->vms; vm; vm = vm->next)
 		json_object_array_add(vms, vm_json(vm));
 	json_object_object_add(o, "vms", vms);
+	add_u64(o, "other_users_vms", st->hidden);
 	json_object_object_add(o, "kick", kick_status_json(&st->kick));
 	if (vsock)
 		json_object_object_add(o, "vsock", vsock);
@@ -373,16 +407,16 @@ struct options {
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct options *o = state->input;
-	char *rest;
+	unsigned long long n;
 
 	switch (key) {
 	case 'j':
 		o->json = true;
 		return 0;
 	case 'w':
-		o->every = arg ? (unsigned int)strtoul(arg, &rest, 10) : 2;
-		if (!o->every || (arg && *rest))
+		if (!parse_number(arg ? arg : "2", 1, 1U << 30, &n))
 			argp_error(state, "--watch=SECONDS, at least 1");
+		o->every = (unsigned int)n;
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "status takes no arguments");

@@ -4,6 +4,7 @@
 #define KFS_TOOL_H
 
 #include <argp.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -50,5 +51,21 @@ const char *grouped(unsigned long long n);
  * line are indented.
  */
 void wrapped(FILE *f, const char *first, unsigned int indent, const char *text);
+/* The same where `column` columns of the line are written already. */
+void wrapped_from(FILE *f, size_t column, unsigned int indent, const char *text);
+
+/*
+ * What went wrong, for stderr: every line of it (the second is "Next: " and a
+ * command) in at most 80 columns, and all of it by one write(2).
+ */
+void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void vcomplain(const char *fmt, va_list ap);
+
+/*
+ * All of the text is a number in that range: decimal, 0x hexadecimal or 0
+ * octal, without a sign.
+ */
+bool parse_number(const char *text, unsigned long long least,
+		  unsigned long long most, unsigned long long *n);
 
 #endif /* KFS_TOOL_H */

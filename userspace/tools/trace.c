@@ -54,8 +54,8 @@ static void on_signal(int sig)
 
 static int fail(const char *what, int err, const char *next)
 {
-	fprintf(stderr, "kvm-fastsys: trace: %s%s%s\nNext: %s\n", what,
-		err ? ": " : "", err ? strerror(err) : "", next);
+	complain("kvm-fastsys: trace: %s%s%s\nNext: %s", what,
+		 err ? ": " : "", err ? strerror(err) : "", next);
 	return EXIT_FAILED;
 }
 
@@ -67,8 +67,8 @@ static int choose_vm(struct trace *t)
 	pid_t pid = t->pid;
 
 	if (dev < 0) {
-		wrapped(stderr, "kvm-fastsys: trace: ", 2,
-			kfs_strerror(dev, KFS_WHAT_OPEN));
+		complain("kvm-fastsys: trace: %s\nNext: modprobe kvm_fastsys, or: kvm-fastsys check",
+			 kfs_strerror(dev, KFS_WHAT_OPEN));
 		return access(MODULE_DIR, F_OK) ? EXIT_NO_MODULE : EXIT_FAILED;
 	}
 	for (__u64 id = 0;; id = s.id + 1) {
