@@ -273,34 +273,14 @@ int online_cpus(void)
 	return n;
 }
 
-/*
- * A vCPU whose APIC is off by hardware and by software, and one without: what
- * KVM's static keys count. One CPU needs none of it.
- */
-static int keep_vm(int kvm, bool irqchip)
-{
-	int vm = ioctl(kvm, KVM_CREATE_VM, 0UL);
-	struct kvm_sregs sregs;
-	int vcpu;
-
-	if (vm < 0 || (irqchip && ioctl(vm, KVM_CREATE_IRQCHIP, 0UL)))
-		return -1;
-	vcpu = ioctl(vm, KVM_CREATE_VCPU, 0UL);
-	if (vcpu < 0 || ioctl(vcpu, KVM_GET_SREGS, &sregs))
-		return -1;
-	sregs.apic_base &= ~(1ULL << 11);
-	return irqchip ? ioctl(vcpu, KVM_SET_SREGS, &sregs) : 0;
-}
-
 void keep_text_still(void)
 {
-	int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 	int dev = kfs_open();
 
-	if (kvm < 0 || dev < 0 || online_cpus() < 2)
+	if (dev < 0 || online_cpus() < 2)
 		return;
-	/* What these descriptors hold ends with the process. */
-	if (keep_vm(kvm, true) || keep_vm(kvm, false) || kick_live(dev))
+	/* What this descriptor holds ends with the process. */
+	if (kick_live(dev))
 		fprintf(stderr, "# cannot keep text still: %s\n",
 			strerror(errno));
 }

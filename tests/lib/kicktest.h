@@ -63,9 +63,9 @@ bool word_reached(uint32_t *word, uint32_t value);
 int online_cpus(void);
 
 /*
- * KVM patches kernel text when the first VM of a kind comes and the last one
- * goes, and so does our hook; with two emulated CPUs running that can hang the
- * emulator. Holds one of each for the whole program: put it before main.
+ * A hook of ours that comes and goes patches kernel text; with two emulated CPUs
+ * running that can hang the emulator. Holds it for the whole program: put it
+ * before main. (For what KVM itself patches there is tests/machine/still.c.)
  */
 #define KEEP_TEXT_STILL()						\
 	static __attribute__((constructor)) void keep_text_still_(void)	\
