@@ -230,8 +230,9 @@ struct kfs_kick_stats {
 	__u32 size;
 	__u32 flags;
 	/*
-	 * On the device: in, the first kick fd with this id or above, ENOENT
-	 * when there is none; start from 0. On a kick fd: ignored.
+	 * On the device: in, the first kick fd with this id or above that is
+	 * the caller's (or any, with CAP_SYS_ADMIN), ENOENT when there is none;
+	 * start from 0. On a kick fd: ignored.
 	 */
 	__u64 id;			/* in/out */
 	__u32 pid;			/* out: creator's thread group, in the caller's namespace, 0 if none */
