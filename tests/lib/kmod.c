@@ -28,13 +28,44 @@ int kmod_load(const char *params)
 	return wait_for(device_is_there, NULL, SECONDS(10)) ? 0 : -ENOENT;
 }
 
+int put_text(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	/* A list of functions is taken one a write. */
+	while (*text) {
+		ssize_t n = write(fd, text, strlen(text));
+		int err = errno;
+
+		if (n <= 0) {
+			close(fd);
+			return n ? -err : -EIO;
+		}
+		text += n;
+	}
+	close(fd);
+	return 0;
+}
+
 int set_ftrace(const char *value)
 {
-	int fd = open("/proc/sys/kernel/ftrace_enabled", O_WRONLY | O_CLOEXEC);
-	int err = fd < 0 || write(fd, value, 1) != 1 ? -errno : 0;
+	return put_text("/proc/sys/kernel/ftrace_enabled", value);
+}
 
-	close(fd);
-	return err;
+struct kfs_hook_info hook_named(int dev, const char *name)
+{
+	struct kfs_hook_info info = { .size = sizeof(info) };
+
+	while (!ioctl(dev, KFS_HOOK_INFO, &info)) {
+		if (!strcmp(info.name, name))
+			return info;
+		info = (struct kfs_hook_info){
+			.size = sizeof(info), .index = info.index + 1,
+		};
+	}
+	return (struct kfs_hook_info){ };
 }
 
 int kmsg_open(void)

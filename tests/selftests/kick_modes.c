@@ -44,19 +44,6 @@ FIXTURE_TEARDOWN(kick_modes)
 	close(self->dev);
 }
 
-static struct kfs_hook_info hook(int dev)
-{
-	struct kfs_hook_info info = { .size = sizeof(info) };
-
-	while (!ioctl(dev, KFS_HOOK_INFO, &info) &&
-	       strcmp(info.name, "vcpu_ioctl")) {
-		info = (struct kfs_hook_info){
-			.size = sizeof(info), .index = info.index + 1,
-		};
-	}
-	return info;
-}
-
 /* A kick fd is made, kicks, is read and closed. */
 static bool kick_fds_work(int dev, struct gvm_vcpu *vcpu)
 {
@@ -76,7 +63,7 @@ TEST_F(kick_modes, ftrace_off)
 
 	ASSERT_EQ(0, set_ftrace("0"));
 	EXPECT_EQ(-ENODEV, kick_live(self->dev));
-	info = hook(self->dev);
+	info = hook_named(self->dev, "vcpu_ioctl");
 	EXPECT_EQ(KFS_HOOK_UNAVAILABLE, info.state);
 	EXPECT_NE(NULL, strstr(info.reason, "ftrace is off"))
 		TH_LOG("%s", info.reason);
@@ -90,7 +77,7 @@ TEST_F(kick_modes, ftrace_off)
 	ASSERT_EQ(0, set_ftrace("1"));
 	EXPECT_EQ(0, kick_live(self->dev));
 	EXPECT_EQ(0, user_exit(self->vcpu->fd, 0));
-	EXPECT_EQ(KFS_HOOK_LIVE, hook(self->dev).state);
+	EXPECT_EQ(KFS_HOOK_LIVE, hook_named(self->dev, "vcpu_ioctl").state);
 	/* Live, it keeps ftrace from being switched off under its users. */
 	EXPECT_EQ(-EBUSY, set_ftrace("0"));
 }
@@ -105,7 +92,7 @@ TEST_F(kick_modes, hook_taken)
 		SKIP(return, "%s", why);
 	ASSERT_LE(0, other) TH_LOG("%s: %s", why, strerror(-other));
 	EXPECT_EQ(-ENODEV, kick_live(self->dev));
-	info = hook(self->dev);
+	info = hook_named(self->dev, "vcpu_ioctl");
 	EXPECT_EQ(KFS_HOOK_UNAVAILABLE, info.state);
 	EXPECT_EQ(EBUSY, info.error);
 	EXPECT_NE(NULL, strstr(info.reason, "is taken")) TH_LOG("%s", info.reason);
@@ -114,7 +101,7 @@ TEST_F(kick_modes, hook_taken)
 
 	/* Taken already when the module comes: it loads all the same. */
 	reload(_metadata, self, "");
-	EXPECT_EQ(KFS_HOOK_UNAVAILABLE, hook(self->dev).state);
+	EXPECT_EQ(KFS_HOOK_UNAVAILABLE, hook_named(self->dev, "vcpu_ioctl").state);
 	EXPECT_TRUE(kick_fds_work(self->dev, self->vcpu));
 	EXPECT_EQ(-ENODEV, kick_live(self->dev));
 	close(other);
@@ -131,7 +118,7 @@ TEST_F(kick_modes, vcpu_ioctl_0)
 	ASSERT_EQ(0, kfs_info(self->dev, &info));
 	EXPECT_EQ(0, info.features & KFS_FEATURE_VCPU_IOCTL);
 	EXPECT_NE(0, info.features & KFS_FEATURE_KICK);
-	EXPECT_EQ(KFS_HOOK_DISABLED, hook(self->dev).state);
+	EXPECT_EQ(KFS_HOOK_DISABLED, hook_named(self->dev, "vcpu_ioctl").state);
 	EXPECT_EQ(-EOPNOTSUPP, kick_live(self->dev));
 	EXPECT_EQ(-EINVAL, user_exit(self->vcpu->fd, 0));
 	EXPECT_TRUE(kick_fds_work(self->dev, self->vcpu));
@@ -152,7 +139,7 @@ TEST_F(kick_modes, kick_0)
 	EXPECT_NE(NULL, strstr(kick.reason, "kick=0"));
 	EXPECT_EQ(-EOPNOTSUPP, kick_create(self->dev, self->vcpu->fd, 0));
 	EXPECT_EQ(-EOPNOTSUPP, kick_live(self->dev));
-	EXPECT_EQ(KFS_HOOK_DISABLED, hook(self->dev).state);
+	EXPECT_EQ(KFS_HOOK_DISABLED, hook_named(self->dev, "vcpu_ioctl").state);
 	EXPECT_EQ(0, self->vcpu->run->immediate_exit);
 }
 
@@ -195,17 +182,6 @@ TEST_F(kick_modes, limit_per_user)
 	closefrom(self->dev + 1);
 }
 
-#define TRACING		"/sys/kernel/tracing/"
-
-static int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-	int err = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
-
-	close(fd);
-	return err;
-}
-
 /* Lines of the trace that end so. */
 static int traced(const char *end)
 {
@@ -229,8 +205,8 @@ TEST_F(kick_modes, tracepoint)
 
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, kick_live(self->dev));
-	ASSERT_EQ(0, put(TRACING "trace", ""));
-	ASSERT_EQ(0, put(TRACING "events/kvm_fastsys/kfs_kick/enable", "1"));
+	ASSERT_EQ(0, put_text(TRACING "trace", ""));
+	ASSERT_EQ(0, put_text(TRACING "events/kvm_fastsys/kfs_kick/enable", "1"));
 	EXPECT_EQ(8, kick_write(fd, 1));
 	EXPECT_EQ(8, kick_write(fd, 1));
 	EXPECT_EQ(0, user_exit(self->vcpu->fd, 0));
@@ -238,7 +214,7 @@ TEST_F(kick_modes, tracepoint)
 	self->vcpu->run->immediate_exit = 0;
 	EXPECT_EQ(0, user_exit(self->vcpu->fd, 0));
 	self->vcpu->run->immediate_exit = 0;
-	EXPECT_EQ(0, put(TRACING "events/kvm_fastsys/kfs_kick/enable", "0"));
+	EXPECT_EQ(0, put_text(TRACING "events/kvm_fastsys/kfs_kick/enable", "0"));
 	EXPECT_EQ(1, traced("fd\n"));
 	EXPECT_EQ(1, traced("fd coalesced\n"));
 	EXPECT_EQ(1, traced("ioctl coalesced\n"));

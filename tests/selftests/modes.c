@@ -62,19 +62,6 @@ static int attach(int dev, int vm)
 	return kfs_attach(dev, vm, KFS_MODE_IDENTITY, 0);
 }
 
-static struct kfs_hook_info main_hook(int dev)
-{
-	struct kfs_hook_info info = { .size = sizeof(info) };
-
-	while (!ioctl(dev, KFS_HOOK_INFO, &info) &&
-	       strcmp(info.name, "hypercall")) {
-		info = (struct kfs_hook_info){
-			.size = sizeof(info), .index = info.index + 1,
-		};
-	}
-	return info;
-}
-
 /* One line since the last look, and `what` is in it. */
 #define EXPECT_SAID(what)						\
 do {									\
@@ -130,7 +117,7 @@ TEST_F(modes, attach_with_the_hook_taken)
 	kmsg_ours(self->kmsg, self->line, sizeof(self->line));
 	EXPECT_EQ(-ENODEV, attach(self->dev, self->vm.vm_fd));
 	EXPECT_SAID("is taken");
-	info = main_hook(self->dev);
+	info = hook_named(self->dev, "hypercall");
 	EXPECT_EQ(EBUSY, info.error);
 	EXPECT_NE(NULL, strstr(info.reason, "is taken")) TH_LOG("%s", info.reason);
 	close(other);
@@ -150,7 +137,7 @@ TEST_F(modes, attach_without_ftrace)
 	kmsg_ours(self->kmsg, self->line, sizeof(self->line));
 	EXPECT_EQ(-ENODEV, attach(self->dev, self->vm.vm_fd));
 	EXPECT_SAID("ftrace is off");
-	info = main_hook(self->dev);
+	info = hook_named(self->dev, "hypercall");
 	EXPECT_NE(NULL, strstr(info.reason, "ftrace is off"))
 		TH_LOG("%s", info.reason);
 	ASSERT_EQ(0, set_ftrace("1"));
@@ -171,7 +158,7 @@ TEST_F(modes, identity_0)
 	EXPECT_EQ(-EOPNOTSUPP, attach(self->dev, self->vm.vm_fd));
 	EXPECT_EQ(-EOPNOTSUPP, kfs_attach(self->dev, self->vm.vm_fd,
 					  KFS_MODE_CONFINED, 0));
-	EXPECT_EQ(0, main_hook(self->dev).users);
+	EXPECT_EQ(0, hook_named(self->dev, "hypercall").users);
 }
 
 TEST_F(modes, hypercall_0)
@@ -181,7 +168,7 @@ TEST_F(modes, hypercall_0)
 	reload(_metadata, self, "hypercall=0");
 	ASSERT_EQ(0, kfs_info(self->dev, &info));
 	EXPECT_EQ(0, info.features & KFS_FEATURE_HYPERCALL);
-	EXPECT_EQ(KFS_HOOK_DISABLED, main_hook(self->dev).state);
+	EXPECT_EQ(KFS_HOOK_DISABLED, hook_named(self->dev, "hypercall").state);
 	EXPECT_EQ(-EOPNOTSUPP, attach(self->dev, self->vm.vm_fd));
 }
 

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "kfstest.h"
+#include "kmod.h"
 #include "kselftest_harness.h"
 
 #define ROUNDS			100
@@ -91,35 +92,12 @@ static int socket_with_a_vm(int kvm)
 	return -1;
 }
 
-#define TRACING	"/sys/kernel/tracing/"
-
-static int put(const char *file, const char *text)
-{
-	char path[64];
-	ssize_t n = 0;
-	int fd;
-
-	snprintf(path, sizeof(path), TRACING "%s", file);
-	fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	/* A list of functions is taken one a write. */
-	while (*text) {
-		n = write(fd, text, strlen(text));
-		if (n <= 0)
-			break;
-		text += n;
-	}
-	close(fd);
-	return *text ? -EIO : 0;
-}
-
 static bool trace_start(void)
 {
-	return !put("trace", "") &&
-	       !put("set_ftrace_filter", "kvm_arch_vcpu_load\n"
+	return !put_text(TRACING "trace", "") &&
+	       !put_text(TRACING "set_ftrace_filter", "kvm_arch_vcpu_load\n"
 		    "kvm_arch_vcpu_put\nkvm_arch_destroy_vm\n") &&
-	       !put("current_tracer", "function");
+	       !put_text(TRACING "current_tracer", "function");
 }
 
 /* VMs that this thread has ended, those with a vCPU loaded in *bad. */
@@ -132,7 +110,7 @@ static int trace_stop(int *bad)
 
 	*bad = 0;
 	snprintf(me, sizeof(me), "-%d ", gettid());
-	put("tracing_on", "0");
+	put_text(TRACING "tracing_on", "0");
 	f = fopen(TRACING "trace", "re");
 	while (f && fgets(line, sizeof(line), f)) {
 		if (*line == '#' || !strstr(line, me))
@@ -149,9 +127,9 @@ static int trace_stop(int *bad)
 	if (f)
 		fclose(f);
 	/* This empties the trace as well. */
-	put("current_tracer", "nop");
-	put("set_ftrace_filter", "");
-	put("tracing_on", "1");
+	put_text(TRACING "current_tracer", "nop");
+	put_text(TRACING "set_ftrace_filter", "");
+	put_text(TRACING "tracing_on", "1");
 	return ended;
 }
 

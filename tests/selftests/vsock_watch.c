@@ -10,10 +10,10 @@
 #include <linux/vm_sockets.h>
 
 #include "kfstest.h"
+#include "kmod.h"
 #include "vsocktest.h"
 #include "kselftest_harness.h"
 
-#define TRACING		"/sys/kernel/tracing/"
 #define EVENTS		TRACING "events/kvm_fastsys_vsock/enable"
 #define WRITES		200
 #define NOBODY		77	/* a context id that no guest has here */
@@ -27,19 +27,6 @@ static bool all_gone(void *arg)
 static bool nothing_waits(void *arg)
 {
 	return vsock_stat("memory_bytes") < 1024;
-}
-
-static int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC | (*text ? 0 : O_TRUNC));
-	int err = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, strlen(text)) < 0)
-		err = -errno;
-	close(fd);
-	return err;
 }
 
 /* What one pass over the trace finds, all for one stream. */
@@ -125,13 +112,13 @@ TEST_F(watch, tracepoints)
 	ASSERT_EQ(0, vsock_pair(self->fds));
 	ASSERT_EQ(0, getsockname(self->fds[0], (struct sockaddr *)&addr, &len));
 	seen.local = addr.svm_port;
-	ASSERT_EQ(0, put(TRACING "trace", ""));
-	ASSERT_EQ(0, put(EVENTS, "1"));
+	ASSERT_EQ(0, put_text(TRACING "trace", ""));
+	ASSERT_EQ(0, put_text(EVENTS, "1"));
 	for (i = 0; i < WRITES; i++)
 		EXPECT_EQ(0, write_all(self->fds[0], "12345678", 8, 0));
 	EXPECT_EQ(0, shutdown(self->fds[0], SHUT_WR));
 	EXPECT_EQ((ssize_t)sizeof(buf), read_all(self->fds[1], buf, sizeof(buf)));
-	EXPECT_EQ(0, put(EVENTS, "0"));
+	EXPECT_EQ(0, put_text(EVENTS, "0"));
 	look(&seen);
 	EXPECT_EQ(0, seen.strange);
 	EXPECT_LT(0, seen.stages);
