@@ -39,6 +39,7 @@ static void kfs_vsock_drop(struct kfs_vsock_sock *st)
 		virtio_transport_put_credit(st->vsk->trans,
 					    st->staged - st->uncredited);
 	WRITE_ONCE(st->staged, 0);
+	st->retry_ns = 0;
 	st->uncredited = 0;
 	st->writes = 0;
 	kfs_vsock_settle(st);

@@ -285,7 +285,7 @@ TEST_F_TIMEOUT(cost, ping_beside_flood, 600)
 		       (unsigned long long)on[TURNS - 1]);
 		/* Stock's own turns lie some per cent apart. */
 		if (self->counting)
-			EXPECT_GE(off[TURNS - 1] + off[TURNS - 1] / 50,
+			EXPECT_GE(off[TURNS - 1] + off[TURNS - 1] / 100,
 				  on[TURNS / 2]);
 	}
 	EXPECT_LT(0, vsock_stat("staged_writes"));

@@ -259,6 +259,15 @@ TEST_F(options, no_memory)
 	EXPECT_EQ(0, vsock_stat("memory_bytes"));
 }
 
+/* A limit of nothing is a limit, not a reason to refuse the module. */
+TEST_F(options, loads_with_no_memory)
+{
+	ASSERT_EQ(0, vsock_unload());
+	EXPECT_EQ(0, vsock_load("max_kb=0 mode=on"));
+	EXPECT_EQ(0, vsock_unload());
+	ASSERT_EQ(0, vsock_load("mode=on"));
+}
+
 /* Many sockets that all hold something back stay under the limit. */
 TEST_F_TIMEOUT(options, many_sockets, 900)
 {
